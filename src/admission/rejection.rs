@@ -119,6 +119,7 @@ fn field(reason: &Reason) -> Option<&'static str> {
         Reason::AtMostOnce { .. } => Some("gracePeriodSeconds"),
         Reason::RestartByDelete(InPlace::Deadline) => Some("spec.activeDeadlineSeconds"),
         Reason::RestartByDelete(InPlace::Image | InPlace::Resize) => Some("spec.containers"),
+        Reason::RestartByDelete(InPlace::Start) => Some("spec.schedulingGates"),
         Reason::MembersListed { .. } | Reason::MembersUnknown { .. } => Some("spec.replicas"),
         Reason::Unannounced(_) => Some("metadata.annotations"),
         Reason::OwnerUnread { .. } => Some("metadata.ownerReferences"),

@@ -144,6 +144,11 @@ pub(crate) async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
             Ok(())
         })
         .await?;
+        let freed = Patch::Merge(json!({"spec": {"schedulingGates": null}}));
+        let params = PatchParams::default();
+        let (code, message) = refusal(world.pods().patch(pod, &params, &freed).await)?;
+        let says = "under its old identity and without its data";
+        ensure!(code == 403 && message.contains(says), "{code}: {message}");
     }
     drop(last);
     eventually(SOON, "the survivor runs", || async {

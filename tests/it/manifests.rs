@@ -340,7 +340,7 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
         "pod-of-a-statefulset",
         "not-finished",
         "not-terminating",
-        "resize-image-or-deadline",
+        "resize-image-deadline-or-start",
     ]);
     assert_eq!(conditions("/validate/restarts"), restarts);
     let of_a_set: BTreeSet<String> = named(&["pod-of-a-statefulset"]);

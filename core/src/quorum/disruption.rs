@@ -82,6 +82,8 @@ pub enum InPlace {
     /// A resize of a resource whose `resizePolicy` is `RestartContainer`: etcd's container
     /// restarts.
     Resize,
+    /// The removal of the gate's scheduling gate: a member starts whose data is not there.
+    Start,
 }
 
 /// The asker of a disruption.

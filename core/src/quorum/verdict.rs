@@ -259,7 +259,7 @@ pub enum Reason {
         why: String,
     },
     /// Members that would leave are still in etcd's list, and nobody announced the change.
-    #[display("etcd still lists the members of {}; remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in{}", list(members), explain(ignored.as_deref()))]
+    #[display("etcd still lists the members of {}; to repair one of them, replace it (annotation quorumgate.io/replace on the budget); to have fewer, remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in{}", list(members), explain(ignored.as_deref()))]
     MembersListed {
         /// The pods of these members.
         members: Vec<PodName>,
@@ -614,6 +614,9 @@ fn would(by: InPlace) -> &'static str {
         InPlace::Resize => {
             "this resize would restart etcd (the resizePolicy says RestartContainer)"
         }
+        InPlace::Start => {
+            "without the scheduling gate quorumgate.io/identity the member would start under its old identity and without its data"
+        }
     }
 }
 
@@ -623,6 +626,9 @@ fn instead(by: InPlace) -> &'static str {
         InPlace::Deadline => "delete or evict the pod instead",
         InPlace::Resize => {
             "set the resources in the template of the StatefulSet, and delete or evict the pod"
+        }
+        InPlace::Start => {
+            "leave it: it goes when the member is replaced, and DataProtected of the budget says what that waits for;"
         }
     }
 }
@@ -683,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_that_does_not_count_is_told_with_the_reason() {
+    fn a_refused_scale_in_leads_to_the_replacement_and_says_what_announces_it() {
         let listed = |ignored: Option<&str>| {
             let reason = Reason::MembersListed {
                 members: vec!["etcd-2".into()],
@@ -691,6 +697,7 @@ mod tests {
             };
             reason.to_string()
         };
+        assert!(listed(None).contains("quorumgate.io/replace"));
         assert!(listed(None).ends_with("quorumgate.io/intent=scale-in"));
         let old = listed(Some("it is older than 24 h"));
         assert!(

@@ -10,6 +10,7 @@
 
 use super::quantity;
 use super::spec::{Container, Resources, Spec};
+use crate::api::names::IDENTITY;
 use crate::observe::EtcdContainer;
 use crate::quorum::InPlace;
 
@@ -32,6 +33,9 @@ pub(super) fn of(old: &Spec, new: &Spec) -> Option<Effect> {
         by,
         only_of: Vec::new(),
     };
+    if is_held(old) && !is_held(new) {
+        return Some(certain(InPlace::Start));
+    }
     if ends_sooner(old.active_deadline_seconds, new.active_deadline_seconds) {
         return Some(certain(InPlace::Deadline));
     }
@@ -63,6 +67,13 @@ pub(super) fn of(old: &Spec, new: &Spec) -> Option<Effect> {
     let by = first_by(false)?;
     let only_of = restarting.into_iter().map(|(_, _, name)| name).collect();
     Some(Effect { by, only_of })
+}
+
+/// Whether the pod waits with the gate's scheduling gate.
+fn is_held(spec: &Spec) -> bool {
+    spec.scheduling_gates
+        .iter()
+        .any(|gate| gate.name == IDENTITY)
 }
 
 fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {

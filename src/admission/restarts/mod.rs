@@ -1,8 +1,9 @@
 //! `/validate/restarts`: may this pod be changed while it runs?
 //!
 //! A changed image, a deadline, or a resize may end etcd without a delete or an eviction that could
-//! be judged. The effect of such an update follows from the review alone ([`effect`]). The judge is
-//! asked only if the update takes a member.
+//! be judged, and a pod may lose the scheduling gate that keeps its member from starting empty. The
+//! effect of such an update follows from the review alone ([`effect`]). The judge is asked only if
+//! the update takes a member.
 //!
 //! [`effect`] and [`quantity`] are pure. They stay here because they work on the pod specs of a
 //! review as serde reads them: the core has no serde, and would need the same types a second time.
@@ -18,7 +19,7 @@ use super::hook::Hook;
 use super::malformed::Malformed;
 use super::review::{Metadata, Request};
 use crate::judge::Question;
-use crate::quorum::{Grace, Kind, Waiver};
+use crate::quorum::{Actor, Grace, InPlace, Kind, Waiver};
 use spec::Spec;
 
 /// A pod before or after the update.
@@ -39,7 +40,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
     let about = About::of(&mut request, subject, context);
     let what = if old.metadata.deletion_timestamp.is_some() {
         What::Nothing(Waiver::Terminating)
-    } else if let Some(effect) = effect::of(&old.spec, &new.spec) {
+    } else if let Some(effect) = effect::of(&old.spec, &new.spec)
+        // The gate itself lets a pod start whose turn it is.
+        && !(effect.by == InPlace::Start && about.asker.actor == Actor::Gate)
+    {
         What::Pod(Question {
             namespace,
             pod: name.as_str().into(),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{self as core, ContainerPort, EnvFromSource, EnvVar, PodSpec};
+use k8s_openapi::api::core::v1::{
+    self as core, ContainerPort, EnvFromSource, EnvVar, PodSchedulingGate, PodSpec,
+};
 use serde::Deserialize;
 
 use crate::admission::checked::null_is_default;
@@ -18,6 +20,9 @@ pub(super) struct Spec {
     pub init_containers: Vec<Container>,
     /// The seconds after which the pod ends.
     pub active_deadline_seconds: Option<i64>,
+    /// The reasons why the pod is not scheduled yet.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub scheduling_gates: Vec<PodSchedulingGate>,
     /// The resources that all containers share.
     #[serde(default)]
     pub resources: Resources,

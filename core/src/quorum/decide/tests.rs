@@ -275,7 +275,12 @@ fn rule_7_a_pod_that_is_no_member_passes() {
 
 #[test]
 fn a_restart_in_place_of_a_member_is_refused_whatever_the_others_do() {
-    for by in [InPlace::Image, InPlace::Deadline, InPlace::Resize] {
+    for by in [
+        InPlace::Image,
+        InPlace::Deadline,
+        InPlace::Resize,
+        InPlace::Start,
+    ] {
         let refused = Verdict::Deny(Reason::RestartByDelete(by));
         let asked = Kind::Restart(by);
         assert_eq!(verdict(&healthy(3), asked, 0), refused);

@@ -37,6 +37,21 @@ fn changed(mut pod: Value, fields: &[(&str, Value)]) -> Value {
     pod
 }
 
+#[test]
+fn a_pod_that_waits_for_its_data_starts_by_the_loss_of_the_gates_scheduling_gate_only() {
+    let gated = |names: &[&str]| {
+        let gates: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        let mut pod = pod();
+        pod["schedulingGates"] = json!(gates);
+        pod
+    };
+    let held = gated(&[IDENTITY, "other"]);
+    assert_eq!(effect(&held, &gated(&["other"])), Some(InPlace::Start));
+    assert_eq!(effect(&held, &pod()), Some(InPlace::Start));
+    assert_eq!(effect(&held, &gated(&[IDENTITY])), None);
+    assert_eq!(effect(&gated(&["other"]), &pod()), None);
+}
+
 /// The effect whatever the budget says.
 fn effect(old: &Value, new: &Value) -> Option<InPlace> {
     let effect = of(&read(old), &read(new));

@@ -22,11 +22,12 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "To repair a member somebody scales the StatefulSet from three to two, deletes the claim and scales back to three.",
         ours: Ours::Own(
-            "The scale-in is refused with 403 (`members-listed`) while etcd lists the member. The message names the member and the command that removes it, and not the replacement by the gate. After the removal the scale-in and the delete of the claim pass, and the claims of the other two stay.",
+            "The scale-in is refused with 403 (`members-listed`) while etcd lists the member. The message leads to the replacement by the gate, and names the command that removes the member. After the removal the scale-in and the delete of the claim pass, and the claims of the other two stay.",
         ),
         shown_by: &[
             "a_scale_in_waits_until_the_members_are_removed_from_etcd",
             "a_scale_in_of_members_that_etcd_lists_is_403",
+            "a_refused_scale_in_leads_to_the_replacement_and_says_what_announces_it",
             "the_claim_of_a_removed_member_stays_until_somebody_deletes_it",
         ],
     },
