@@ -224,14 +224,20 @@ pub(super) fn data_directory(
 /// The place of data in a pod that has no claim, where nobody knows which directory is etcd's.
 fn without_claims(spec: &PodSpec) -> DataOn {
     let volumes = spec.volumes.iter().flatten();
-    let places = volumes.map(|volume| on_volume(spec, &volume.name));
+    let may_have_data = volumes.filter(|volume| {
+        let is_settings = volume.config_map.is_some()
+            || volume.secret.is_some()
+            || volume.projected.is_some()
+            || volume.downward_api.is_some();
+        let host = volume.host_path.as_ref();
+        let kind = host.and_then(|host| host.type_.as_deref());
+        let is_directory = kind.is_none_or(|kind| kind.is_empty() || kind.contains("Directory"));
+        !is_settings && is_directory
+    });
+    let places = may_have_data.map(|volume| on_volume(spec, &volume.name));
+    // A volume that outlives the pod is hardly there for anything else.
     let lasting = places.filter(|place| *place != DataOn::Pod);
-    // The volumes with settings and certificates hold no data.
-    lasting.fold(DataOn::Pod, |worst, place| match (worst, place) {
-        (worst, DataOn::Unknown) => worst,
-        (DataOn::Pod, place) => place,
-        (worst, _) => worst,
-    })
+    lasting.reduce(DataOn::and).unwrap_or(DataOn::Pod)
 }
 
 /// Whether the members of a StatefulSet have their data in their pods.

@@ -72,6 +72,10 @@ fn where_no_directory_is_told_and_there_is_no_claim_data_is_in_the_pod_or_on_its
     let settings = json!({"configMap": {"name": "settings"}});
     assert_eq!(on(&spec(&[], settings, &none)), DataOn::Pod);
     assert!(matches!(on(&spec(&[], host(), &none)), DataOn::Node { .. }));
+    let clock = json!({"hostPath": {"path": "/etc/localtime", "type": "File"}});
+    assert_eq!(on(&spec(&[], clock, &none)), DataOn::Pod);
+    let network = json!({"nfs": {"server": "files", "path": "/etcd"}});
+    assert_eq!(on(&spec(&[], network, &none)), DataOn::Unknown);
 }
 
 #[test]
