@@ -103,15 +103,18 @@ pub(super) fn next(state: &State, wishes: &Wishes, trusted_for: Duration, now: T
         Stored::Here(_) => return make_authority(state.in_use(now), "it has ended"),
         absent => return make_authority(state.in_use(now), absent.lack()),
     };
-    // An older Secret may have been restored over a newer one.
-    let unknown = state.serving.here().and_then(|serving| {
-        let mut signers = serving.signed_by().filter(|root| !root.has_ended(now));
-        signers.find(|root| !authority.trusted(now).any(|known| known == *root))
-    });
+    // An older Secret may have been restored over a newer one. Without the serving certificate only
+    // the bundles tell what replicas still serve.
+    let signers = match state.serving.here() {
+        Some(serving) => serving.signed_by().cloned().collect(),
+        None => state.in_use(now),
+    };
+    let mut signers = signers.into_iter().filter(|root| !root.has_ended(now));
+    let unknown = signers.find(|root| !authority.trusted(now).any(|known| known == root));
     if let Some(unknown) = unknown {
-        let former = authority.trusted(now).skip(1).chain([unknown]);
+        let former = authority.trusted(now).skip(1).cloned();
         return Step::Remember {
-            former: former.cloned().collect(),
+            former: former.chain([unknown]).collect(),
         };
     }
     let bundle = authority.bundle(now);

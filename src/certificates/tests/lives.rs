@@ -151,6 +151,15 @@ fn an_undisturbed_life_has_many_rotations_and_no_failed_call() {
     assert!((5..=9).contains(&certificates), "{certificates}");
 }
 
+/// Replicas still serve what the authority in between signed, and only the bundles tell of it.
+#[test]
+fn an_older_authority_that_is_restored_after_the_loss_of_both_fails_no_call() {
+    for tick in (1..TICKS).step_by(12) {
+        let mishaps = [(tick, Mishap::BothLost), (tick, Mishap::AuthorityRestored)];
+        live(&mishaps, 1).unwrap();
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
