@@ -142,9 +142,7 @@ impl<Managers> Metadata<Managers> {
     pub(super) fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().flatten().any(|own| own == finalizer)
     }
-}
 
-impl<Managers> Metadata<Managers> {
     /// The part that tells to which cluster the object belongs. Boxed, because it is large and is
     /// moved often.
     pub fn belonging(self) -> Box<ObjectMeta> {

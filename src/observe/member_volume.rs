@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, Node, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
+    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
     PersistentVolumeClaim, PodSpec,
 };
 use kube::Api;
@@ -17,6 +17,7 @@ use super::{EtcdContainer, Observer, World, belonging, ways};
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::causes::causes;
 use crate::plan::replacement::Place;
+use crate::quorum::pod::Node;
 use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
 
 /// The claim of a member, read now.
@@ -169,9 +170,9 @@ pub(super) fn data_on(
     let given = given.map(|template| (template, format!("{template}-{pod}")));
     // The StatefulSet controller replaces volumes of the names of its templates.
     let claims: BTreeMap<&str, String> = used.chain(given).collect();
-    let untold = || match (claims.len(), spec) {
-        (0, spec) => without_claims(spec),
-        (1, _) => DataOn::Claims(claims.values().cloned().collect()),
+    let untold = || match claims.len() {
+        0 => without_claims(spec),
+        1 => DataOn::Claims(claims.values().cloned().collect()),
         _ => DataOn::AnyOf(claims.values().cloned().collect()),
     };
     let Some(container) = EtcdContainer::of(spec, etcd.container).certain() else {
@@ -185,15 +186,19 @@ pub(super) fn data_on(
         Directory::Elsewhere => DataOn::Pod,
         Directory::Untold => untold(),
     };
-    let directories = Settings::of(container).directories();
-    let recorded = || etcd.directories.cloned();
-    let Some(EtcdDirectories { data, wal }) = directories.or_else(recorded) else {
+    let Some(EtcdDirectories { data, wal }) = directories(&Settings::of(container), etcd) else {
         return untold();
     };
     match wal {
         Some(wal) => place(&data).and(place(&wal)),
         None => place(&data),
     }
+}
+
+/// etcd's directories: as its container states them, or else as they are on record.
+fn directories(settings: &Settings, etcd: RecordedEtcd<'_>) -> Option<EtcdDirectories> {
+    let stated = settings.directories();
+    stated.or_else(|| etcd.directories.cloned())
 }
 
 /// The directories of the member's data on its volumes, in a pod with this spec. `None` where not
@@ -206,8 +211,7 @@ pub(super) fn data_directory(
     let container = EtcdContainer::of(spec, etcd.container);
     let container = container.certain()?;
     let settings = Settings::of(container);
-    let directories = settings.directories();
-    let EtcdDirectories { data, wal } = directories.or_else(|| etcd.directories.cloned())?;
+    let EtcdDirectories { data, wal } = directories(&settings, etcd)?;
     let on_volume = |path: String| {
         let directory = settings.expand(&directory_of(&path, container)?);
         let directory = directory.replace("{pod}", pod.as_str());
@@ -504,8 +508,8 @@ impl Observer {
 
     /// Whether the node is gone for certain.
     pub(super) async fn is_node_gone(&self, node: &str) -> bool {
-        let nodes: Api<Node> = Api::all(self.client().clone());
-        matches!(soon(nodes.get_metadata_opt(node)).await, Ok(Ok(None)))
+        let states = self.nodes(std::iter::once(&node.to_owned())).await;
+        states.get(node) == Some(&Node::Gone)
     }
 
     /// The id of a volume, and whether it is gone or has failed.

@@ -19,6 +19,18 @@ const ELECTION: Duration = Duration::from_secs(4);
 /// The time limit of a drain beside the replacement of a member.
 const DRAINED: Duration = Duration::from_secs(240);
 
+/// Drains one node after another, each within `limit`.
+pub(super) async fn drain_every_node(world: &World, limit: Duration) -> Result<()> {
+    for node in world.sandbox.nodes() {
+        eventually(limit, format!("{} is drained", node.name()), || {
+            world.drain(node.name(), &[])
+        })
+        .await?;
+        world.kubectl(&["uncordon", node.name()]).await?.success()?;
+    }
+    Ok(())
+}
+
 async fn in_pods(name: &str) -> Result<World> {
     let world = World::builder(name)
         .nodes(4)
@@ -43,13 +55,7 @@ async fn drains_of_every_node_leave_members_on_empty_dirs_all_their_data() -> Re
     let world = in_pods("pods-drain").await?;
     let before = ids(&world.etcd).await?;
     let writer = Writer::start(&world.etcd).await?;
-    for node in world.sandbox.nodes() {
-        eventually(DRAINED, format!("{} is drained", node.name()), || {
-            world.drain(node.name(), &[])
-        })
-        .await?;
-        world.kubectl(&["uncordon", node.name()]).await?.success()?;
-    }
+    drain_every_node(&world, DRAINED).await?;
     world.whole().await?;
     let after = ids(&world.etcd).await?;
     ensure!(after.len() == 3, "{after:x?} are voters");

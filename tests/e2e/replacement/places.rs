@@ -14,6 +14,7 @@ use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
 use serde_json::json;
 
+use super::in_pods::drain_every_node;
 use super::{finished, is_whole_without, nothing_is_lost, recorded, request, write_some};
 use crate::asking::{By, refusal};
 use crate::teardown::{announce, no_pods};
@@ -44,13 +45,7 @@ async fn members_in_directories_of_nodes_come_back_to_their_nodes_with_their_dat
     let members = world.etcd.members().await?;
     let ids: Vec<u64> = members.iter().map(|member| member.id).collect();
     let writer = Writer::start(&world.etcd).await?;
-    for node in world.sandbox.nodes() {
-        eventually(DRAINED, format!("{} is drained", node.name()), || {
-            world.drain(node.name(), &[])
-        })
-        .await?;
-        world.kubectl(&["uncordon", node.name()]).await?.success()?;
-    }
+    drain_every_node(&world, DRAINED).await?;
     world.whole().await?;
     let after = nodes(&world).await?;
     ensure!(before == after, "{before:?}, then {after:?}");
