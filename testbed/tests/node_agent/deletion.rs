@@ -83,7 +83,8 @@ async fn a_pre_stop_hook_runs_before_sigterm() -> Result<()> {
         json!({"preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/data/order"]}}});
     container["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
     let kept = sandbox.directory().join("data");
-    let volume = json!({"name": "data", "hostPath": {"path": kept, "type": "DirectoryOrCreate"}});
+    std::fs::create_dir_all(&kept)?;
+    let volume = json!({"name": "data", "hostPath": {"path": kept, "type": "Directory"}});
     let pod = pods
         .ready("a", json!({"containers": [container], "volumes": [volume]}))
         .await?;
