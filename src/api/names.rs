@@ -51,6 +51,10 @@ pub const INTENT_BOOTSTRAP: &str = "bootstrap";
 /// is spent when no member has the id any more.
 pub const REPLACE: &str = "quorumgate.io/replace";
 
+/// Annotation on a claim, by the gate: the member whose data it has, the cluster, and since when
+/// the cluster is guarded. It outlives the budget.
+pub const HOLDS: &str = "quorumgate.io/holds";
+
 /// Scheduling gate of a pod that must not start yet: it has another volume than its member had, and
 /// would come back under the old identity.
 pub const IDENTITY: &str = "quorumgate.io/identity";

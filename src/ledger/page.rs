@@ -85,6 +85,19 @@ impl Page {
         })
     }
 
+    /// The page of a cluster that has no budget: nothing is on record, and nothing can be written.
+    pub fn unwritten(cluster: &ClusterRef) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            uid: BudgetUid(String::new()),
+            // No object ever has this version.
+            resource_version: "unwritten".to_owned(),
+            grants: Grants::default(),
+            expected: ExpectedVoters::default(),
+            budget: QuorumDisruptionBudget::of(cluster),
+        }
+    }
+
     /// The budget itself.
     pub fn budget(&self) -> &QuorumDisruptionBudget {
         &self.budget

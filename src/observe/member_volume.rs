@@ -3,40 +3,15 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
-    PersistentVolumeClaim, PodSpec,
-};
-use kube::Api;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 
+use super::bound_node::is_bound_to_a_node;
 use super::claims::templates;
 use super::mounts::{directory_of, mount_of};
-use super::patience::soon;
 use super::settings::Settings;
 use super::{EtcdContainer, Observer, World, belonging, ways};
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
-use crate::causes::causes;
-use crate::plan::replacement::Place;
-use crate::quorum::pod::Node;
-use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
-
-/// The claim of a member, read now.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberClaim {
-    /// The name of the claim.
-    pub name: String,
-    /// The claim of etcd's write-ahead log, where that is another: its name and its UID.
-    pub wal: Option<(String, String)>,
-    /// Whether the claim exists, and that of the write-ahead log.
-    pub state: ClaimState,
-    /// The claim with its volume. `None` if the claim does not exist.
-    pub volume: Option<Volume>,
-    /// Whether the claim has lost its volume: its phase says so, or the volume it is bound to does
-    /// not exist or has failed.
-    pub lost: bool,
-    /// The thing that has the data: the pod or its node may stand for a claim.
-    pub place: Place,
-}
+use crate::quorum::PodName;
 
 impl World {
     /// The name of the claim that has the data of the member in the pod of this name, whether or
@@ -274,78 +249,6 @@ fn on_volume(spec: &PodSpec, name: &str) -> DataOn {
     }
 }
 
-/// Whether every pod with this spec has to run on one node. The node that the scheduler chose for
-/// one pod binds no other.
-fn is_bound_to_a_node(spec: &PodSpec) -> bool {
-    const HOSTNAME: &str = "kubernetes.io/hostname";
-    let selects = spec.node_selector.as_ref();
-    let selects = selects.is_some_and(|labels| labels.contains_key(HOSTNAME));
-    let by_label = |term: &NodeSelectorTerm| {
-        let mut labels = term.match_expressions.iter().flatten();
-        labels
-            .find_map(|label| only_value(label, HOSTNAME))
-            .is_some()
-    };
-    let by_label = match required_terms(spec) {
-        [term] => by_label(term),
-        _ => false,
-    };
-    selects || by_label || bound_node(spec).is_some()
-}
-
-/// The node to which a pod with this spec is bound by its name.
-pub(super) fn bound_node(spec: &PodSpec) -> Option<&str> {
-    let terms = required_terms(spec).iter();
-    let mut nodes = terms.map(|term| {
-        let mut fields = term.match_fields.iter().flatten();
-        fields.find_map(|field| only_value(field, NODE_NAME))
-    });
-    let first = nodes.next()??;
-    nodes.all(|node| node == Some(first)).then_some(first)
-}
-
-/// The field of a node that has its name.
-const NODE_NAME: &str = "metadata.name";
-
-fn required_terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
-    let affinity = spec.affinity.as_ref();
-    let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|affinity| {
-        let required = &affinity.required_during_scheduling_ignored_during_execution;
-        required.as_ref()
-    });
-    required.map_or(&[], |required| &required.node_selector_terms)
-}
-
-/// The value that a requirement allows for `key`, if it allows only one.
-fn only_value<'a>(requirement: &'a NodeSelectorRequirement, key: &str) -> Option<&'a str> {
-    let values = requirement.values.as_deref().unwrap_or_default();
-    match values {
-        [one] if requirement.key == key && requirement.operator == "In" => Some(one),
-        _ => None,
-    }
-}
-
-/// The affinity of a pod with this spec that is bound to a node besides.
-pub fn bound_to(spec: &PodSpec, node: &str) -> Affinity {
-    let mut affinity = spec.affinity.clone().unwrap_or_default();
-    let of_nodes = affinity.node_affinity.get_or_insert_default();
-    let required = &mut of_nodes.required_during_scheduling_ignored_during_execution;
-    let terms = &mut required.get_or_insert_default().node_selector_terms;
-    if terms.is_empty() {
-        terms.push(NodeSelectorTerm::default());
-    }
-    for term in terms {
-        let fields = term.match_fields.get_or_insert_default();
-        fields.push(NodeSelectorRequirement {
-            key: NODE_NAME.to_owned(),
-            operator: "In".to_owned(),
-            values: Some(vec![node.to_owned()]),
-        });
-    }
-    affinity
-}
-
 /// The place of etcd's data directory.
 enum Directory<'a> {
     /// On the volume of this name.
@@ -386,147 +289,5 @@ impl Observer {
         let namespace = &world.cluster().namespace;
         let contents = ways::referred(self.client(), namespace, spec, named).await;
         Settings::read(container, spec, &contents).directories()
-    }
-
-    /// The claim of the member in the pod of this name, and its volume, read now. `None` if the
-    /// data is on no claim. The error says for people what could not be read.
-    pub async fn member_claim(
-        &self,
-        cluster: &ClusterRef,
-        world: &World,
-        pod: &PodName,
-    ) -> Result<Option<MemberClaim>, String> {
-        let seen = world.pod(pod);
-        let uid = seen.and_then(|pod| pod.metadata.uid.as_deref());
-        let node = seen.and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
-        let bound_to = || seen.and_then(|pod| bound_node(pod.spec.as_ref()?));
-        let (place, volume) = match (world.data_on(pod), uid) {
-            (DataOn::Claims(names), _) => {
-                let mut claim = self.claims_named(cluster, names).await?;
-                if let Some(volume) = &mut claim.volume {
-                    volume.directory = world.data_directory(pod);
-                }
-                return Ok(Some(claim));
-            }
-            (DataOn::Pod, Some(uid)) => (Place::Pod, Volume::in_pod(uid)),
-            (DataOn::Node { path, .. }, Some(_)) => match node.or_else(bound_to) {
-                Some(node) => {
-                    let volume = Volume {
-                        directory: world.data_directory(pod),
-                        ..Volume::on_node(node, &path)
-                    };
-                    (Place::Node, volume)
-                }
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
-        };
-        let is_lost = match (volume.node(), node) {
-            // A pod that is bound to a node which is gone never starts.
-            (Some(bound), None) => self.is_node_gone(bound).await,
-            _ => false,
-        };
-        Ok(Some(MemberClaim {
-            name: pod.to_string(),
-            wal: None,
-            state: ClaimState::Here {
-                uid: uid.unwrap_or_default().to_owned(),
-                terminating: false,
-            },
-            volume: Some(volume),
-            lost: is_lost,
-            place,
-        }))
-    }
-
-    /// The claims of a member and their volumes, read now, as one: the data needs all of them.
-    pub(super) async fn claims_named(
-        &self,
-        cluster: &ClusterRef,
-        names: Vec<String>,
-    ) -> Result<MemberClaim, String> {
-        let mut names = names.into_iter();
-        let name = names.next().unwrap_or_default();
-        let mut all = self.claim_named(cluster, name).await?;
-        for name in names {
-            let wal = self.claim_named(cluster, name).await?;
-            let ClaimState::Here { uid, .. } = wal.state else {
-                return Ok(wal);
-            };
-            all.wal = Some((wal.name, uid));
-            all.lost |= wal.lost;
-            all.volume = all.volume.zip(wal.volume).map(|(data, wal)| data.and(&wal));
-        }
-        Ok(all)
-    }
-
-    /// The claim of this name, and its volume, read now.
-    async fn claim_named(&self, cluster: &ClusterRef, name: String) -> Result<MemberClaim, String> {
-        let client = self.client().clone();
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &cluster.namespace);
-        let unread = |why: String| format!("could not read the claim {name}: {why}");
-        let claim = match soon(claims.get_opt(&name)).await {
-            Ok(Ok(claim)) => claim,
-            Ok(Err(error)) => return Err(unread(causes(&error))),
-            Err(late) => return Err(unread(causes(&late))),
-        };
-        let Some(claim) = claim else {
-            return Ok(MemberClaim {
-                name,
-                wal: None,
-                state: ClaimState::Gone,
-                volume: None,
-                lost: false,
-                place: Place::Claim,
-            });
-        };
-        let uid = claim.metadata.uid.unwrap_or_default();
-        let phase = claim.status.and_then(|status| status.phase);
-        let bound = claim.spec.and_then(|spec| spec.volume_name);
-        let bound = bound.filter(|bound| !bound.is_empty());
-        let is_lost = phase.as_deref() == Some("Lost");
-        let (volume_id, is_gone) = match bound {
-            Some(bound) => self.volume_named(&bound).await?,
-            None => (None, false),
-        };
-        Ok(MemberClaim {
-            wal: None,
-            state: ClaimState::Here {
-                uid: uid.clone(),
-                terminating: claim.metadata.deletion_timestamp.is_some(),
-            },
-            volume: Some(Volume {
-                claim_uid: uid,
-                volume_id,
-                directory: None,
-            }),
-            lost: is_lost || is_gone,
-            place: Place::Claim,
-            name,
-        })
-    }
-
-    /// Whether the node is gone for certain.
-    pub(super) async fn is_node_gone(&self, node: &str) -> bool {
-        let states = self.nodes(std::iter::once(&node.to_owned())).await;
-        states.get(node) == Some(&Node::Gone)
-    }
-
-    /// The id of a volume, and whether it is gone or has failed.
-    async fn volume_named(&self, name: &str) -> Result<(Option<String>, bool), String> {
-        let volumes: Api<PersistentVolume> = Api::all(self.client().clone());
-        let unread = |why: String| format!("could not read the volume {name}: {why}");
-        let volume = match soon(volumes.get_opt(name)).await {
-            Ok(Ok(volume)) => volume,
-            Ok(Err(error)) => return Err(unread(causes(&error))),
-            Err(late) => return Err(unread(causes(&late))),
-        };
-        let Some(volume) = volume else {
-            return Ok((Some(name.to_owned()), true));
-        };
-        let csi = volume.spec.and_then(|spec| spec.csi);
-        let id = csi.map_or_else(|| name.to_owned(), |csi| csi.volume_handle);
-        let phase = volume.status.and_then(|status| status.phase);
-        Ok((Some(id), phase.as_deref() == Some("Failed")))
     }
 }

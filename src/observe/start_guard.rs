@@ -4,16 +4,21 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::member_volume::{DataOn, MemberClaim, bound_node, data_directory, data_on};
+use super::bound_node::bound_node;
+use super::held_data::{ClaimNote, unrecorded};
+use super::member_claim::MemberClaim;
+use super::member_volume::{DataOn, data_directory, data_on};
+use super::teardown::{first_ordinal, replicas};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget};
 use crate::ledger::Page;
-use crate::plan::replacement::{Guard, MembershipBy, Start, guard, may_start};
+use crate::plan::replacement::{Guard, MembershipBy, Start, all_are_elsewhere, guard, may_start};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::stateful_set::Intent;
 use crate::quorum::{
-    ClusterRef, DataInPods, Difference, PodName, Volume, VolumeFinding, volume_finding,
+    ClusterRef, DataInPods, Difference, Ordinal, PodName, Snapshot, Volume, VolumeFinding,
+    unrecorded_finding, volume_finding,
 };
 
 /// The kind of the owner with etcd-operator, and with others of that name.
@@ -104,26 +109,34 @@ impl Observer {
         spec: &PodSpec,
     ) -> Result<Option<StartGuard>, ObserveError> {
         let page = self.ledger().read(cluster).await;
-        let Some(page) = page.map_err(ObserveError::Ledger)? else {
-            return Ok(None);
-        };
+        let page = page.map_err(ObserveError::Ledger)?;
+        // The budget may have been deleted, and the claims remember.
+        let page = page.unwrap_or_else(|| Page::unwritten(cluster));
         let set = self.set(cluster).await?;
+        let mut notes = Vec::new();
         let directory = data_directory(spec, page.etcd(), pod);
         let mut node = None;
         let volume = match data_on(spec, page.etcd(), set.as_ref(), pod) {
             DataOn::Claims(claims) => {
                 let claim = self.claims_named(cluster, claims).await;
-                let volume = claim.ok().and_then(|claim| claim.volume);
-                let volume = volume.map(|volume| Volume {
-                    directory,
-                    ..volume
-                });
-                found(&page, pod, volume.as_ref())
+                let mut claim = claim.ok();
+                let volume = claim.as_mut().and_then(|claim| claim.volume.as_mut());
+                if let Some(volume) = volume {
+                    volume.directory = directory;
+                }
+                if !page.volume_records().contains_key(pod) {
+                    notes = self.notes(&page, set.as_ref(), spec).await;
+                }
+                finding(&page, pod, claim.as_ref(), &notes)
             }
             // The pod has no UID yet, and is another one than any on record.
             DataOn::Pod => {
+                let volume = Volume::in_pod("");
                 let recorded = page.recorded_volumes();
-                volume_finding(&recorded, pod, Some(&Volume::in_pod("")))
+                match (recorded.contains_key(pod), page.cluster_id()) {
+                    (false, Some(cluster)) => unrecorded_finding(cluster, &volume, None, true),
+                    _ => volume_finding(&recorded, pod, Some(&volume)),
+                }
             }
             DataOn::Node { path, .. } => {
                 let recorded = page.recorded_volumes();
@@ -148,11 +161,38 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
+        let start = self.start(&page, set.as_ref(), pod, &volume);
+        let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {
-            guard: guard(&self.start(&page, set.as_ref(), pod, &volume)),
+            guard: guard(&Start { is_formed, ..start }),
             etcd_container: page.etcd_container().map(str::to_owned),
             node,
         }))
+    }
+
+    /// The notes on the claims of the members whose pods are like one with this spec.
+    async fn notes(
+        &self,
+        page: &Page,
+        set: Option<&StatefulSet>,
+        spec: &PodSpec,
+    ) -> Vec<ClaimNote> {
+        let Some(set) = set else {
+            return Vec::new();
+        };
+        let (Ordinal(first), replicas) = (first_ordinal(set), replicas(set));
+        let ordinals = first..first.saturating_add(replicas);
+        let pods = ordinals.map(|n| PodName::new(format!("{}-{n}", page.cluster.name)));
+        let claims = pods.filter_map(|pod| {
+            let on = data_on(spec, page.etcd(), Some(set), &pod);
+            let DataOn::Claims(names) = on else {
+                return None;
+            };
+            Some((pod, names.into_iter().next()?))
+        });
+        let claims = self.claims_metadata(&page.cluster, claims).await;
+        let notes = claims.iter().filter_map(|(_, claim)| ClaimNote::of(claim));
+        notes.collect()
     }
 
     /// Whether a pod that waits may start. `some_serve`: whether any member of the cluster serves,
@@ -162,12 +202,16 @@ impl Observer {
         page: &Page,
         world: &World,
         pod: &PodName,
-        (claim, list): (Option<&MemberClaim>, Option<&[ListedMember]>),
+        volume: &VolumeFinding,
+        (list, snapshot): (Option<&[ListedMember]>, &Snapshot),
         some_serve: bool,
     ) -> bool {
-        let volume = found(page, pod, claim.and_then(|claim| claim.volume.as_ref()));
-        let start = self.start(page, world.stateful_set(), pod, &volume);
-        may_start(&Start { list, ..start }, some_serve)
+        let start = Start {
+            list,
+            others_only: list.is_some_and(|list| all_are_elsewhere(list, snapshot, pod)),
+            ..self.start(page, world.stateful_set(), pod, volume)
+        };
+        may_start(&start, some_serve)
     }
 
     /// The facts about the start of a pod, without a member list.
@@ -190,6 +234,7 @@ impl Observer {
             recorded_id: records.get(pod).map(|record| record.id),
             volume,
             list: None,
+            others_only: false,
         }
     }
 
@@ -214,6 +259,21 @@ impl Observer {
         let says =
             |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);
         says(&budget.metadata) || set.is_some_and(|set| says(&set.metadata))
+    }
+}
+
+/// Compares the claim of a pod with what is known of its member's: by the record, or else by what
+/// the claims of all members say.
+pub fn finding(
+    page: &Page,
+    pod: &PodName,
+    claim: Option<&MemberClaim>,
+    notes: &[ClaimNote],
+) -> VolumeFinding {
+    let volume = claim.and_then(|claim| claim.volume.as_ref());
+    match found(page, pod, volume) {
+        VolumeFinding::Unknown => unrecorded(page, claim, notes),
+        known => known,
     }
 }
 

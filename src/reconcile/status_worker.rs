@@ -22,7 +22,7 @@ use super::enrol::made_here;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
-use super::volumes::Directories;
+use super::volumes::{Directories, Notes};
 use super::ways::Ways;
 use super::workers::{RESYNC, Wake};
 use super::{Run, companion, defragmentation, redrive, replacement, strategy, volumes};
@@ -61,6 +61,7 @@ struct Eyes {
     asked_again: HashMap<String, Instant>,
     ways: Ways,
     directories: Directories,
+    notes: Notes,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
     /// When a look first showed that data is lost, if the latest did, too.
@@ -78,6 +79,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         asked_again: HashMap::new(),
         ways: Ways::default(),
         directories: Directories::default(),
+        notes: Notes::default(),
         members: None,
         lost_since: None,
     };
@@ -164,6 +166,7 @@ impl Eyes {
             if self.lost_since.is_some() {
                 soon = soon.min(UNEASY);
             }
+            Box::pin(self.notes.write(&self.run, &look)).await;
             self.plan_companion(&look).await;
             self.keep_members(&look).await;
             if let Some(again) = self.redrive(&look).await {

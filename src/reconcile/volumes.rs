@@ -4,16 +4,24 @@
 //! What may change the record, and when, is the core's to say ([`crate::quorum::record_volumes`]).
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
 use super::look::Look;
-use crate::api::{DataPlace, EtcdDirectories};
+use crate::api::{DataPlace, EtcdDirectories, names};
+use crate::causes::causes;
+use crate::observe::{ClaimNote, guarded_since};
 use crate::quorum::{
-    Member, PodName, VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes,
+    ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecords, confirmed_list,
+    record_volumes, unrecorded_volumes,
 };
 
 /// The places of the members' data, by pod.
@@ -52,6 +60,88 @@ impl Directories {
     }
 }
 
+/// The notes on the claims, as this replica last wrote or found them.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// The hash of the records and of the cluster's id.
+    of: Option<u64>,
+}
+
+impl Notes {
+    /// Notes on each member's claim whose data it has, where the record has changed or this replica
+    /// has not looked yet. A shared claim gets no note.
+    pub(super) async fn write(&mut self, run: &Run, look: &Look) {
+        let page = &look.page;
+        let records = page.volume_records();
+        let (Some(cluster), false) = (page.cluster_id(), records.is_empty()) else {
+            return;
+        };
+        let mut hasher = DefaultHasher::new();
+        cluster.hash(&mut hasher);
+        for (pod, record) in &records {
+            (pod, record.id, &record.volume.claim_uid).hash(&mut hasher);
+        }
+        let of = hasher.finish();
+        if self.of == Some(of) {
+            return;
+        }
+        match write_notes(run, look, cluster, &records).await {
+            Ok(()) => self.of = Some(of),
+            Err(error) => {
+                let because = causes(&error);
+                warn!(cluster = %look.page.cluster, because, "cannot annotate a member's claim");
+            }
+        }
+    }
+}
+
+async fn write_notes(
+    run: &Run,
+    look: &Look,
+    cluster: ClusterId,
+    records: &VolumeRecords,
+) -> kube::Result<()> {
+    let page = &look.page;
+    let named = records.keys().filter_map(|pod| {
+        let claim = look.world.data_claim(pod)?;
+        Some((pod.clone(), claim))
+    });
+    let found = run.observer.claims_metadata(&page.cluster, named).await;
+    let notes: Vec<ClaimNote> = found.iter().filter_map(|(_, m)| ClaimNote::of(m)).collect();
+    let begun = page.budget().metadata.creation_timestamp.as_ref();
+    let since = guarded_since(&notes, cluster).or(begun.map(|at| at.0));
+    let Some(since) = since else {
+        return Ok(());
+    };
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(run.client.clone(), &page.cluster.namespace);
+    for (pod, metadata) in &found {
+        let (Some(name), Some(uid)) = (&metadata.name, &metadata.uid) else {
+            continue;
+        };
+        let record = &records[pod];
+        let mut others = records.iter().filter(|(other, _)| *other != pod);
+        let is_shared = others.any(|(_, other)| other.volume.is_on_claim(uid));
+        let member = record.id;
+        let note = ClaimNote {
+            held: HeldData { cluster, member },
+            since,
+        };
+        let is_noted = ClaimNote::of(metadata) == Some(note);
+        if is_noted || is_shared || !record.volume.is_on_claim(uid) {
+            continue;
+        }
+        let change = json!({"metadata": {
+            "uid": uid,
+            "annotations": {names::HOLDS: note.to_string()},
+        }});
+        let (params, change) = (PatchParams::default(), Patch::Merge(&change));
+        claims.patch_metadata(name, &params, &change).await?;
+        info!(cluster = %page.cluster, claim = name, %member, "claim annotated with its member");
+    }
+    Ok(())
+}
+
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is
 /// recorded at a later look.
 pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
@@ -79,8 +169,21 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
             }
         }
     }
+    let mut held = HeldVolumes::new();
+    let untold = snapshot.pods.iter().map(|pod| &pod.name);
+    for pod in untold.filter(|pod| !records.contains_key(*pod) && !unrecorded.contains(pod)) {
+        let read = run.observer.member_claim(cluster, world, pod).await;
+        let claim = read.ok().flatten();
+        let note = claim.as_ref().and_then(|claim| claim.note);
+        if let Some(note) = note.filter(|note| page.cluster_id() == Some(note.held.cluster))
+            && let Some(volume) = claim.and_then(|claim| claim.volume)
+        {
+            held.insert(pod.clone(), (note.held.member, volume));
+        }
+    }
     let list = confirmed_list(snapshot, round);
-    let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, &read);
+    let read = (&read, &held);
+    let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
     for (pod, record) in &after {
         let before = records.get(pod);
         if before.is_some_and(|before| before.volume != record.volume) {

@@ -26,7 +26,7 @@ use crate::world::{SOON, World, WorldBuilder};
 const REPORT: Duration = Duration::from_secs(180);
 
 /// The time limit for a run of all members. Before each one, all have to serve for 10 s.
-const RUN: Duration = Duration::from_secs(120);
+const RUN: Duration = Duration::from_secs(240);
 
 /// The number of values that are deleted again, and the size of each in bytes, below etcd's limit
 /// for a request.

@@ -604,6 +604,16 @@ async fn the_account_deletes_claims_by_their_uid_only() -> Result<()> {
     let params = PatchParams::default();
     let (code, _) = refusal(claims.patch("data-web-0", &params, &relabelled).await)?;
     ensure!(code == 403, "a patch: {code}");
+    let annotate = async |key: &str| {
+        let change = Patch::Merge(json!({"metadata": {"annotations": {key: "x"}}}));
+        claims.patch("data-web-0", &params, &change).await
+    };
+    let (_, message) = refusal(annotate("a").await)?;
+    ensure!(
+        message.contains("quorumgate.io/holds and nothing else"),
+        "{message}"
+    );
+    annotate("quorumgate.io/holds").await?;
     world.close().await
 }
 

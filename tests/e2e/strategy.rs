@@ -19,7 +19,7 @@ use crate::world::{SOON, World};
 const FEATURE: &str = "QuorumAwareUpdatesWithOnDelete";
 const ANNOTATION: &str = "quorumgate.io/previous-update-strategy";
 /// The time limit for a rollout of three members on a busy machine.
-const ROLLOUT: Duration = Duration::from_secs(180);
+const ROLLOUT: Duration = Duration::from_secs(300);
 /// The longest time without a write: one election on a busy machine.
 const GAP: Duration = Duration::from_secs(4);
 /// The number of writes by the operator.

@@ -152,7 +152,7 @@ async fn a_request_is_traced_from_the_api_server_to_the_write_of_the_grant() -> 
 /// done again, or by a member that answers late, after which all pods are listed.
 async fn is_traced(world: &World, collector: &Collector, by: By) -> Result<()> {
     let mut disturbed = Vec::new();
-    for pod in ["etcd-1", "etcd-2", "etcd-0"] {
+    for pod in ["etcd-1", "etcd-2", "etcd-0"].repeat(3) {
         // The companion budget allows an eviction a moment after the cluster is whole.
         eventually(SOON, "the pod goes", || world.lets_go(by, pod)).await?;
         let trace = eventually(ARRIVAL, "the whole trace has arrived", async || {

@@ -19,7 +19,7 @@ use quorumgate_testbed::paths::State;
 use quorumgate_testbed::{Bed, Node, Sandbox, eventually};
 
 /// The time limit for anything that should happen soon, on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(120);
+pub(crate) const SOON: Duration = Duration::from_secs(240);
 
 /// The settle time of a test's gate. It is far below what a real gate needs: tests bound the life
 /// of their requests themselves.

@@ -374,7 +374,7 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         "PersistentVolumeClaim",
         "",
         "persistentvolumeclaims",
-        &["get", "delete"],
+        &["get", "delete", "patch"],
     ),
     ("PersistentVolume", "", "persistentvolumes", &["get"]),
     (

@@ -93,6 +93,8 @@ pub use verdict::{
     Basis, Count, DataTaken, NamedOwner, NotServing, Permission, Reason, TeardownBy, Unannounced,
     Verdict, Waiver,
 };
-pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
-pub use volume_record::{VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes};
+pub use volume::{Difference, HeldData, Volume, VolumeFinding, unrecorded_finding, volume_finding};
+pub use volume_record::{
+    HeldVolumes, VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes,
+};
 pub use why::Why;

@@ -4,7 +4,7 @@
 //! under its old identity, or form an empty cluster (measured on etcd 3.4 to 3.7; etcd issue
 //! 12227). Where the data is in the pod itself, such as in an `emptyDir`, the pod is the volume.
 
-use super::id::PodName;
+use super::id::{ClusterId, MemberId, PodName};
 use std::collections::BTreeMap;
 
 /// The claim and the volume of a member.
@@ -136,6 +136,9 @@ pub enum Difference {
     /// The data directory is another one on the same volume, so it is empty.
     #[display("another directory of its volume, in which its data is not")]
     OtherDirectory,
+    /// The claim has the data of a member of another cluster.
+    #[display("a claim with the data of another cluster")]
+    OtherCluster,
     /// The claim is the same and is bound to a volume that is nobody's.
     #[display("a volume that was never a member's")]
     Foreign,
@@ -194,9 +197,74 @@ pub fn volume_finding(
     }
 }
 
+/// The member whose data a claim has, by the annotation that the gate writes on it. The annotation
+/// outlives the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldData {
+    /// The cluster of the member.
+    pub cluster: ClusterId,
+    /// The id of the member.
+    pub member: MemberId,
+}
+
+/// The finding about a volume that is on record for no member, in the formed cluster with this id.
+///
+/// A claim says by itself what it has. One that says nothing is new if it was made while the gate
+/// already guarded the cluster, because every member that serves has its claim annotated. An older
+/// one may have the data of a member that did not serve since.
+///
+/// ```
+/// use quorumgate_core::quorum::{
+///     ClusterId, HeldData, MemberId, Volume, VolumeFinding, unrecorded_finding,
+/// };
+///
+/// let volume = Volume { claim_uid: "c2".into(), volume_id: Some("v2".into()), directory: None };
+/// let find = |held, is_new| unrecorded_finding(ClusterId(1), &volume, held, is_new);
+/// let held = Some(HeldData { cluster: ClusterId(1), member: MemberId(3) });
+/// assert_eq!(find(held, true), VolumeFinding::AsRecorded);
+/// assert_eq!(find(None, false), VolumeFinding::Unknown);
+/// assert!(matches!(find(None, true), VolumeFinding::Wrong { .. }));
+/// ```
+pub fn unrecorded_finding(
+    cluster: ClusterId,
+    present: &Volume,
+    held: Option<HeldData>,
+    is_new: bool,
+) -> VolumeFinding {
+    let difference = match held {
+        Some(held) if held.cluster == cluster => return VolumeFinding::AsRecorded,
+        Some(_) => Difference::OtherCluster,
+        None if present.is_in_pod() => Difference::NewPod,
+        None if is_new => Difference::NewClaim,
+        None => return VolumeFinding::Unknown,
+    };
+    VolumeFinding::Wrong {
+        volume: present.clone(),
+        difference,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_claim_with_the_data_of_another_cluster_and_a_new_pod_are_never_the_members() {
+        let find =
+            |present: &Volume, held| match unrecorded_finding(ClusterId(1), present, held, false) {
+                VolumeFinding::Wrong { difference, .. } => Some(difference),
+                VolumeFinding::Unknown | VolumeFinding::AsRecorded => None,
+            };
+        let other = HeldData {
+            cluster: ClusterId(2),
+            member: MemberId(3),
+        };
+        let found = find(&volume("c", "v"), Some(other));
+        assert_eq!(found, Some(Difference::OtherCluster));
+        let found = find(&Volume::in_pod("u"), None);
+        assert_eq!(found, Some(Difference::NewPod));
+        assert_eq!(find(&volume("c", "v"), None), None);
+    }
 
     #[test]
     fn each_difference_has_a_word_of_its_own() {

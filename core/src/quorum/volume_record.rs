@@ -29,6 +29,10 @@ pub struct VolumeRecord {
 /// list.
 pub type VolumeRecords = BTreeMap<PodName, VolumeRecord>;
 
+/// The members of this cluster whose data the claims of pods have, by what is written on the
+/// claims, with their volumes.
+pub type HeldVolumes = BTreeMap<PodName, (MemberId, Volume)>;
+
 /// The pods whose volumes have to be read: the members in them serve and are not recorded as they
 /// are. The volume of a pod stays the same as long as the pod does.
 pub fn unrecorded_volumes(
@@ -49,13 +53,15 @@ pub fn unrecorded_volumes(
 /// the bound volumes of pods, read after the look.
 ///
 /// A record is dropped when its member was removed from etcd and has no pod: whatever starts in its
-/// place cannot come back under its identity.
+/// place cannot come back under its identity. A record that is missing is taken from the pod's
+/// claim (`held`): that of a member which does not serve, and whose record ended with a budget or
+/// with the member's removal.
 pub fn record_volumes(
     snapshot: &Snapshot,
     grants: &Grants,
     list: Option<&[ListedMember]>,
     records: &VolumeRecords,
-    read: &BTreeMap<PodName, Volume>,
+    (read, held): (&BTreeMap<PodName, Volume>, &HeldVolumes),
 ) -> VolumeRecords {
     let mut after = records.clone();
     let Some(list) = list else {
@@ -84,6 +90,20 @@ pub fn record_volumes(
             let record = VolumeRecord {
                 id,
                 pod: pod.uid.clone(),
+                volume: volume.clone(),
+            };
+            after.insert(name.clone(), record);
+        }
+    }
+    for (name, (id, volume)) in held {
+        let is_of_another = after
+            .values()
+            .any(|record| record.id == *id || volume.shares_data_with(&record.volume));
+        if snapshot.pod(name).is_some() && !after.contains_key(name) && !is_of_another {
+            let record = VolumeRecord {
+                id: *id,
+                // Nobody saw it serve in this one.
+                pod: PodUid::new(""),
                 volume: volume.clone(),
             };
             after.insert(name.clone(), record);
@@ -120,6 +140,7 @@ mod tests {
         observation: Observation,
         grants: Grants,
         volumes: BTreeMap<PodName, Volume>,
+        held: HeldVolumes,
         records: VolumeRecords,
     }
 
@@ -131,6 +152,7 @@ mod tests {
                 volumes: (0..3)
                     .map(|n| (PodName::new(format!("etcd-{n}")), volume(&n.to_string())))
                     .collect(),
+                held: HeldVolumes::new(),
                 records: VolumeRecords::new(),
             };
             assert_eq!(world.due().len(), 3);
@@ -149,7 +171,8 @@ mod tests {
             let list = confirmed_list(&snapshot, &self.observation.round);
             let (grants, records) = (&self.grants, &self.records);
             let list = list.as_deref();
-            self.records = record_volumes(&snapshot, grants, list, records, &self.volumes);
+            let read = (&self.volumes, &self.held);
+            self.records = record_volumes(&snapshot, grants, list, records, read);
         }
 
         fn volume_of(&self, pod: &str) -> &Volume {
@@ -288,6 +311,29 @@ mod tests {
         permitted.grants = Grants::default().issue(&"etcd-2".into(), Permitted::Replace, by, at);
         permitted.look();
         assert_eq!(permitted.records.len(), 3);
+    }
+
+    #[test]
+    fn a_claim_says_whose_data_it_has_where_nothing_is_on_record() {
+        let mut world = World::recorded();
+        let pod = PodName::new("etcd-2");
+        let id = world.records[&pod].id;
+        world.silence(2);
+        world.records.remove(&pod);
+        world.look();
+        assert!(!world.records.contains_key(&pod), "nothing tells its id");
+        world.held.insert(pod.clone(), (id, volume("2")));
+        world.look();
+        assert_eq!(world.records[&pod].id, id);
+
+        let other = world.records[&PodName::new("etcd-1")].id;
+        world.records.remove(&pod);
+        world.held.insert(pod.clone(), (other, volume("2")));
+        world.look();
+        assert!(!world.records.contains_key(&pod), "the id is another's");
+        world.held.insert(pod.clone(), (id, volume("1")));
+        world.look();
+        assert!(!world.records.contains_key(&pod), "the volume is another's");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 use crate::api::{EtcdDirectories, RecordedEtcd};
-use crate::observe::member_volume::{DataOn, bound_node, data_on};
+use crate::observe::bound_node::bound_node;
+use crate::observe::member_volume::{DataOn, data_on};
 use crate::observe::{bound_to, keeps_data_in_pods};
 
 /// etcd with these arguments and a volume of this source over `/data`, and the spec changed.

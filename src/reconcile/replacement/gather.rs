@@ -10,12 +10,16 @@ use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::{
-    EtcdContainer, MemberClaim, World, data_in_pods, etcd_history, is_held, joining, membership,
+    ClaimNote, EtcdContainer, MemberClaim, World, data_in_pods, etcd_history, finding, is_held,
+    joining, membership,
 };
 use crate::plan::Handover;
 use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode};
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::stateful_set::Serving;
 use crate::quorum::{
-    Comparison, DataInPods, Member, MemberId, PodName, PodUid, confirmed_list, volume_finding,
+    Comparison, DataInPods, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
+    confirmed_list, volume_finding,
 };
 use crate::reconcile::Run;
 use crate::reconcile::defragmentation::gather::rolls_out;
@@ -30,6 +34,8 @@ pub(super) struct Gathered {
     pub(super) facts: Facts,
     /// The claims of the members, by pod.
     pub(super) claims: BTreeMap<PodName, MemberClaim>,
+    /// The notes on those claims.
+    pub(super) notes: Vec<ClaimNote>,
     /// The pods that wait for the gate's scheduling gate.
     pub(super) held: Vec<(PodName, PodUid)>,
     /// The value of the annotation that names no member.
@@ -78,7 +84,6 @@ pub(super) async fn gather(
     let set = world.stateful_set();
     let membership = membership(page.budget(), set);
     let records = page.volume_records();
-    let recorded = page.recorded_volumes();
     let members = snapshot.members.iter().filter_map(Member::pod_name);
     let pods: BTreeSet<&PodName> = members
         .chain(&snapshot.not_members)
@@ -92,15 +97,9 @@ pub(super) async fn gather(
             claims.insert(pod.clone(), claim);
         }
     }
-    let facts_of = |(pod, claim): (&PodName, &MemberClaim)| {
-        let facts = ClaimFacts {
-            state: claim.state.clone(),
-            lost: claim.lost,
-            volume: volume_finding(&recorded, pod, claim.volume.as_ref()),
-            place: claim.place,
-        };
-        (pod.clone(), facts)
-    };
+    let notes: Vec<ClaimNote> = claims.values().filter_map(|claim| claim.note).collect();
+    let list = confirmed_list(snapshot, round);
+    let claim_facts = claim_facts(run, look, &claims, &notes, list.as_deref());
     let held = world.pods().iter().filter(|pod| is_held(pod));
     let held: Vec<(PodName, PodUid)> = held
         .filter_map(|pod| {
@@ -129,9 +128,9 @@ pub(super) async fn gather(
             Some(remaining) => Handover::Resting { remaining },
             None => Handover::Possible,
         },
-        list: confirmed_list(snapshot, round),
+        list,
         versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
-        claims: claims.iter().map(facts_of).collect(),
+        claims: claim_facts,
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
         failing_pods: failing_pods(world),
         crash_loops,
@@ -151,8 +150,57 @@ pub(super) async fn gather(
         cannot_join: cannot_join(look).filter(|_| is_guarded),
         facts,
         claims,
+        notes,
         held,
     })
+}
+
+/// The facts of the claims, by pod.
+fn claim_facts(
+    run: &Run,
+    look: &Look,
+    claims: &BTreeMap<PodName, MemberClaim>,
+    notes: &[ClaimNote],
+    list: Option<&[ListedMember]>,
+) -> BTreeMap<PodName, ClaimFacts> {
+    let Look {
+        page,
+        world,
+        snapshot,
+        ..
+    } = look;
+    let recorded = page.recorded_volumes();
+    let some_serve = some_serve(snapshot);
+    let found = |pod: &PodName, claim: &MemberClaim| {
+        let is_held = world.pod(pod).is_some_and(is_held);
+        if recorded.contains_key(pod) || !is_held {
+            return volume_finding(&recorded, pod, claim.volume.as_ref());
+        }
+        let found = finding(page, pod, Some(claim), notes);
+        let seen = (list, snapshot);
+        let observer = &run.observer;
+        // A member that etcd expects here has lost nothing.
+        if observer.may_start(page, world, pod, &found, seen, some_serve) {
+            VolumeFinding::Unknown
+        } else {
+            found
+        }
+    };
+    let facts = claims.iter().map(|(pod, claim)| {
+        let facts = ClaimFacts {
+            state: claim.state.clone(),
+            lost: claim.lost,
+            volume: found(pod, claim),
+            place: claim.place,
+        };
+        (pod.clone(), facts)
+    });
+    facts.collect()
+}
+
+/// Whether any member serves or may serve. External voters may have a quorum of their own.
+pub(super) fn some_serve(snapshot: &Snapshot) -> bool {
+    Serving::of(snapshot) != Serving::Nobody || snapshot.proves_quorum()
 }
 
 /// The way in which etcd ends in each pod in which it ends over and over.

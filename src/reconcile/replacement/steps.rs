@@ -11,7 +11,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
 use tracing::{info, warn};
 
-use super::gather::Gathered;
+use super::gather::{Gathered, some_serve};
 use super::{AFTER_REFUSAL, Driver, STEP, WAITING, record};
 use crate::api::ReplacementStatus;
 use crate::api::names::IDENTITY;
@@ -19,10 +19,9 @@ use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
-use crate::observe::{EtcdContainer, joining};
+use crate::observe::{EtcdContainer, finding, joining};
 use crate::plan::replacement::{Proof, Record, disarm};
 use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
-use crate::quorum::stateful_set::Serving;
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
 use crate::telemetry::events::{Notice, Severity};
@@ -242,17 +241,18 @@ impl Driver {
     ) -> Result<Option<Duration>, Problem> {
         let observer = &self.run.observer;
         let list = gathered.facts.list.as_deref();
-        // External voters may have a quorum of their own.
-        let some_serve =
-            Serving::of(&look.snapshot) != Serving::Nobody || look.snapshot.proves_quorum();
+        let some_serve = some_serve(&look.snapshot);
         let begun = look.page.status().map(|status| &status.begins_anew);
         let of_new = |uid: &PodUid| {
             let mut begun = begun.into_iter().flatten();
             begun.any(|known| known == uid.as_str())
         };
         let may_start = |(pod, uid): &&(PodName, PodUid)| {
-            let seen = (gathered.claims.get(pod), list);
-            let on_its_own = observer.may_start(&look.page, &look.world, pod, seen, some_serve);
+            let claim = gathered.claims.get(pod);
+            let found = finding(&look.page, pod, claim, &gathered.notes);
+            let seen = (list, &look.snapshot);
+            let on_its_own =
+                observer.may_start(&look.page, &look.world, pod, &found, seen, some_serve);
             on_its_own || of_new(uid)
         };
         let Some((pod, uid)) = gathered.held.iter().find(may_start) else {

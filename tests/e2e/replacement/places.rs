@@ -21,7 +21,7 @@ use crate::teardown::{announce, no_pods};
 use crate::world::{SOON, World};
 
 /// The time limit of a drain beside a member that comes back.
-const DRAINED: Duration = Duration::from_secs(120);
+const DRAINED: Duration = Duration::from_secs(240);
 
 /// Each pod with its node.
 async fn nodes(world: &World) -> Result<BTreeMap<String, String>> {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::world::{SOON, World};
 
 /// The time limit for a rollout of a few members on a busy machine.
-pub(super) const ROLLOUT: Duration = Duration::from_secs(120);
+pub(super) const ROLLOUT: Duration = Duration::from_secs(300);
 
 /// Changes the budget's spec.
 pub(super) async fn wish(world: &World, spec: Value) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use super::facts::MembershipBy;
 use crate::quorum::evidence::ListedMember;
-use crate::quorum::{Difference, MemberId, PodName, VolumeFinding};
+use crate::quorum::{Difference, Member, MemberId, PodName, Snapshot, VolumeFinding};
 
 /// The facts about a pod that is created, or that waits for the gate's scheduling gate.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +28,9 @@ pub struct Start<'a> {
     pub volume: &'a VolumeFinding,
     /// etcd's member list, if an up-to-date one could be read.
     pub list: Option<&'a [ListedMember]>,
+    /// Whether every member of that list which has ever started is in another pod
+    /// ([`all_are_elsewhere`]).
+    pub others_only: bool,
 }
 
 /// The decision about the start of a pod that is created.
@@ -71,6 +74,7 @@ pub struct Hold {
 ///     recorded_id: Some(MemberId(3)),
 ///     volume: &emptied,
 ///     list: None,
+///     others_only: false,
 /// };
 /// assert!(guard(&start).existing && guard(&start).hold.is_some());
 /// let as_recorded = Start { volume: &VolumeFinding::AsRecorded, ..start };
@@ -96,8 +100,9 @@ pub fn guard(start: &Start<'_>) -> Guard {
 }
 
 /// Whether a pod that waits may start. Only positive grounds count: the pod has the volume that is
-/// on record for its member, etcd expects a new member in it, or the cluster begins anew and no
-/// member serves. That nothing is on record, or that refusals are only reported, is no such ground.
+/// on record for its member, etcd expects a new member in it, the pod was never a member's, or the
+/// cluster begins anew and no member serves. That nothing is on record, or that refusals are only
+/// reported, is no such ground.
 ///
 /// ```
 /// use quorumgate_core::plan::replacement::{MembershipBy, Start, may_start};
@@ -113,6 +118,7 @@ pub fn guard(start: &Start<'_>) -> Guard {
 ///     recorded_id: None,
 ///     volume: &VolumeFinding::Unknown,
 ///     list: None,
+///     others_only: false,
 /// };
 /// assert!(!may_start(&held, true) && !may_start(&held, false));
 /// let anew = Start { bootstrap: true, ..held };
@@ -120,7 +126,31 @@ pub fn guard(start: &Start<'_>) -> Guard {
 /// ```
 pub fn may_start(start: &Start<'_>, some_serve: bool) -> bool {
     let has_its_data = *start.volume == VolumeFinding::AsRecorded;
-    has_its_data || may_join(start) || (start.bootstrap && !some_serve)
+    has_its_data || may_join(start) || is_nobody(start) || (start.bootstrap && !some_serve)
+}
+
+/// Whether the pod cannot come back under an old identity: none is on record, it has no data, and
+/// every member that ever started is in another pod. So is a pod of a scale-out, which etcd joins
+/// once somebody adds its member.
+fn is_nobody(start: &Start<'_>) -> bool {
+    let is_empty = match start.volume {
+        VolumeFinding::Unknown => true,
+        VolumeFinding::AsRecorded => false,
+        VolumeFinding::Wrong { difference, .. } => {
+            matches!(difference, Difference::NewClaim | Difference::NewPod)
+        }
+    };
+    is_empty && start.recorded_id.is_none() && start.others_only
+}
+
+/// Whether every member of the list that has ever started is in another pod than `pod`.
+pub fn all_are_elsewhere(list: &[ListedMember], snapshot: &Snapshot, pod: &PodName) -> bool {
+    list.iter().all(|listed| {
+        let mut members = snapshot.members.iter();
+        let member = members.find(|member| member.id == Some(listed.id));
+        let of = member.and_then(Member::pod_name);
+        listed.name.is_empty() || of.is_some_and(|of| of != pod)
+    })
 }
 
 /// Whether etcd expects a new member in this pod: an entry that has never started leads to the pod,
@@ -172,6 +202,7 @@ mod tests {
             recorded_id: Some(MemberId(3)),
             volume: &emptied,
             list,
+            others_only: false,
         };
         change(&mut start);
         let guard = guard(&start);
@@ -215,6 +246,7 @@ mod tests {
                         recorded_id,
                         volume,
                         list,
+                        others_only: false,
                     };
                     let has_data = *volume == VolumeFinding::AsRecorded;
                     for list in [None, Some(&both[..]), Some(&[])] {
@@ -226,6 +258,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_pod_that_was_never_a_members_starts_once_all_members_are_known_elsewhere() {
+        use crate::quorum::example;
+        let observation = example::healthy("etcd", 3);
+        let snapshot = Snapshot::assemble(&observation);
+        let mut list = observation.round.probes[0].members.clone().unwrap();
+        let pod = PodName::new("etcd-3");
+        let wrong = |difference| VolumeFinding::Wrong {
+            volume: Volume::in_pod("u"),
+            difference,
+        };
+        let starts = |pod: &PodName, volume: &VolumeFinding, list: &[ListedMember], id| {
+            let start = Start {
+                set: "etcd",
+                pod,
+                membership: MembershipBy::Gate,
+                is_formed: true,
+                bootstrap: false,
+                recorded_id: id,
+                volume,
+                list: Some(list),
+                others_only: all_are_elsewhere(list, &snapshot, pod),
+            };
+            may_start(&start, true)
+        };
+        let new = wrong(Difference::NewClaim);
+        assert!(starts(&pod, &new, &list, None));
+        assert!(starts(&pod, &wrong(Difference::NewPod), &list, None));
+        assert!(!starts(&pod, &wrong(Difference::OtherCluster), &list, None));
+        assert!(!starts(&pod, &new, &list, Some(MemberId(9))));
+        assert!(!starts(&"etcd-2".into(), &new, &list, None));
+        list.push(ListedMember {
+            peer_urls: vec!["https://10.0.0.9:2380".into()],
+            ..listed(77, "of-another-name", false)
+        });
+        assert!(!starts(&pod, &new, &list, None), "it may be this pod's");
+        list.last_mut().unwrap().name.clear();
+        assert!(starts(&pod, &new, &list, None), "it has never started");
     }
 
     #[test]

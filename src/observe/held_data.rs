@@ -1,0 +1,155 @@
+//! The notes on the members' claims: an annotation says whose data a claim has. It outlives the
+//! budget, whose record of volumes is the memory of the identity guard otherwise.
+
+use std::fmt;
+use std::str::FromStr;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Api;
+
+use super::Observer;
+use super::member_claim::MemberClaim;
+use super::patience::soon;
+use crate::api::names::HOLDS;
+use crate::ledger::Page;
+use crate::quorum::{
+    ClusterId, ClusterRef, HeldData, PodName, Volume, VolumeFinding, unrecorded_finding,
+};
+
+/// The text of the annotation: whose data the claim has, and since when the cluster is guarded. A
+/// claim of it that is younger and has no note was never a serving member's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimNote {
+    /// The member whose data the claim has.
+    pub held: HeldData,
+    /// The creation of the cluster's first budget.
+    pub since: Timestamp,
+}
+
+impl ClaimNote {
+    /// The note in the metadata of a claim. One that nobody can read is none.
+    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let text = metadata.annotations.as_ref()?.get(HOLDS)?;
+        text.parse().ok()
+    }
+}
+
+impl fmt::Display for ClaimNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HeldData { cluster, member } = self.held;
+        let since = self.since.strftime("%Y-%m-%dT%H:%M:%SZ");
+        write!(f, "member {member} of cluster {cluster} since {since}")
+    }
+}
+
+impl FromStr for ClaimNote {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let ["member", member, "of", "cluster", cluster, "since", since] = words[..] else {
+            return Err(());
+        };
+        Ok(Self {
+            held: HeldData {
+                cluster: cluster.parse().map_err(drop)?,
+                member: member.parse().map_err(drop)?,
+            },
+            since: since.parse().map_err(drop)?,
+        })
+    }
+}
+
+/// The start of the guard of the cluster with this id, by the notes on its claims.
+pub fn guarded_since(notes: &[ClaimNote], cluster: ClusterId) -> Option<Timestamp> {
+    let own = notes.iter().filter(|note| note.held.cluster == cluster);
+    own.map(|note| note.since).min()
+}
+
+/// The finding about the volume of a pod for whose member nothing is on record. `notes`: those on
+/// the claims of all members.
+pub(super) fn unrecorded(
+    page: &Page,
+    claim: Option<&MemberClaim>,
+    notes: &[ClaimNote],
+) -> VolumeFinding {
+    let by_notes = || notes.first().map(|note| note.held.cluster);
+    let Some(cluster) = page.cluster_id().or_else(by_notes) else {
+        return VolumeFinding::Unknown;
+    };
+    let is_new = guarded_since(notes, cluster).is_some_and(|since| {
+        let made = claim.and_then(|claim| claim.made);
+        made.is_none_or(|made| made >= since)
+    });
+    let unseen = Volume {
+        claim_uid: String::new(),
+        volume_id: None,
+        directory: None,
+    };
+    let volume = claim.and_then(|claim| claim.volume.as_ref());
+    let held = claim.and_then(|claim| claim.note).map(|note| note.held);
+    unrecorded_finding(cluster, volume.unwrap_or(&unseen), held, is_new)
+}
+
+impl Observer {
+    /// The metadata of these claims, read now. Claims that do not exist or could not be read are
+    /// left out.
+    pub async fn claims_metadata(
+        &self,
+        cluster: &ClusterRef,
+        names: impl IntoIterator<Item = (PodName, String)>,
+    ) -> Vec<(PodName, ObjectMeta)> {
+        let client = self.client().clone();
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &cluster.namespace);
+        let read = names.into_iter().map(async |(pod, name)| {
+            let claim = soon(claims.get_metadata_opt(&name)).await.ok()?.ok()??;
+            Some((pod, claim.metadata))
+        });
+        join_all(read).await.into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::MemberId;
+
+    #[test]
+    fn a_note_is_read_as_it_is_written_and_anything_else_is_none() {
+        let note = ClaimNote {
+            held: HeldData {
+                cluster: ClusterId(0xef37),
+                member: MemberId(0x8211),
+            },
+            since: "2026-11-28T10:00:00Z".parse().unwrap(),
+        };
+        let text = "member 8211 of cluster ef37 since 2026-11-28T10:00:00Z";
+        assert_eq!(note.to_string(), text);
+        assert_eq!(text.parse(), Ok(note));
+        for other in ["", "member 8211", &text.replace("ef37", "none")] {
+            assert_eq!(other.parse::<ClaimNote>(), Err(()), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_guarded_since_the_oldest_note_of_its_own() {
+        let note = |cluster, since: &str| ClaimNote {
+            held: HeldData {
+                cluster: ClusterId(cluster),
+                member: MemberId(1),
+            },
+            since: since.parse().unwrap(),
+        };
+        let notes = [
+            note(1, "2026-11-02T00:00:00Z"),
+            note(1, "2026-11-01T00:00:00Z"),
+            note(2, "2026-10-01T00:00:00Z"),
+        ];
+        let since = guarded_since(&notes, ClusterId(1));
+        assert_eq!(since, Some(notes[1].since));
+        assert_eq!(guarded_since(&notes, ClusterId(3)), None);
+    }
+}

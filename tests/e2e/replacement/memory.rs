@@ -1,0 +1,116 @@
+//! The memory of the identity guard: notes on the members' claims outlive the budget.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::DeleteParams;
+use quorumgate_testbed::etcd_cluster::EtcdVersion;
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::writer::Writer;
+
+use super::{
+    finished, gates, is_whole_without, nothing_is_lost, protected, recorded, request, write_some,
+};
+use crate::world::{SOON, World};
+
+/// Waits until each claim has a note with its member.
+async fn noted(world: &World) -> Result<()> {
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    for pod in world.etcd.pod_names() {
+        let id = world.etcd.member(&pod).await?.id;
+        eventually(SOON, format!("the claim of {pod} has a note"), || async {
+            let claim = claims.get(&format!("data-{pod}")).await?;
+            let annotations = claim.metadata.annotations.unwrap_or_default();
+            let note = annotations.get("quorumgate.io/holds");
+            let says = note.is_some_and(|note| note.starts_with(&format!("member {id:x} of")));
+            ensure!(says, "{note:?}");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The new budget saw two members serve. Nothing on record tells that the third had data.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_on_a_new_claim_waits_although_the_budget_is_new_too() -> Result<()> {
+    let world = protected("forgotten", EtcdVersion::default(), "Manual").await?;
+    noted(&world).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let id = world.etcd.member("etcd-2").await?.id;
+    let broken = world.crash("etcd-2").await?;
+    let gone = DeleteParams::default();
+    world.budgets().delete("etcd", &gone).await?;
+    eventually(SOON, "the other two are on record", || async {
+        let status = world.budget().await?.status.unwrap_or_default();
+        ensure!(status.cluster_id.is_some(), "no cluster is on record");
+        let members: Vec<_> = status.volumes.iter().map(|v| &v.member).collect();
+        ensure!(members.contains(&&"etcd-0".to_owned()), "{members:?}");
+        ensure!(members.contains(&&"etcd-1".to_owned()), "{members:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    world.trusted().await?;
+    let uid = world.etcd.pod_uid("etcd-2").await?;
+    eventually(SOON, "the claim of the dead member goes", || {
+        claims.delete("data-etcd-2", &gone)
+    })
+    .await?;
+    eventually(SOON, "the dead member goes", || world.delete("etcd-2")).await?;
+    drop(broken);
+    eventually(SOON, "another etcd-2 waits", || async {
+        ensure!(
+            world.etcd.pod_uid("etcd-2").await? != uid,
+            "it is the old one"
+        );
+        let gates = gates(&world, "etcd-2").await?;
+        ensure!(gates == ["quorumgate.io/identity"], "{gates:?}");
+        Ok(())
+    })
+    .await?;
+    request(&world, &format!("{id:x}")).await?;
+    finished(&world, "etcd-2").await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// On the data of a removed member etcd ends over and over. Its record ended with the member, and
+/// its claim says whose data it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result<()> {
+    let world = protected("three-one-three", EtcdVersion::default(), "Manual").await?;
+    noted(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    let removed = world.etcd.member("etcd-1").await?.id;
+    for (leaving, replicas) in [("etcd-2", 2), ("etcd-1", 1)] {
+        world.etcd.remove(leaving).await?;
+        let scaled = || world.etcd.scale(replicas);
+        eventually(SOON, "the scale-in is accepted", scaled).await?;
+    }
+    eventually(SOON, "one pod is left", || async {
+        let pods = world.etcd.pods().await?;
+        ensure!(pods.len() == 1, "there are {}", pods.len());
+        let status = world.budget().await?.status.unwrap_or_default();
+        ensure!(status.volumes.len() == 1, "{:?}", status.volumes);
+        Ok(())
+    })
+    .await?;
+    world.etcd.scale(3).await?;
+    let said = format!("{removed:x}");
+    world
+        .reported("DataProtected", |c| {
+            c.status == "False" && c.message.contains("etcd-1") && c.message.contains(&said)
+        })
+        .await?;
+    super::wish(&world, &serde_json::json!({"replace": "Auto"})).await?;
+    for pod in ["etcd-1", "etcd-2"] {
+        let replacement = finished(&world, pod).await?;
+        ensure!(replacement.reason == "removed", "{replacement:?}");
+    }
+    world.whole().await?;
+    recorded(&world).await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
