@@ -59,6 +59,9 @@ pub const HOLDS: &str = "quorumgate.io/holds";
 /// would come back under the old identity.
 pub const IDENTITY: &str = "quorumgate.io/identity";
 
+/// Condition of a pod that waits for the scheduling gate [`IDENTITY`]: why it waits.
+pub const HELD: &str = "quorumgate.io/Held";
+
 /// Annotation on a StatefulSet whose update strategy the gate keeps at `OnDelete`: the
 /// `spec.updateStrategy` that its owner asked for, as JSON. Only StatefulSets with this annotation
 /// get their strategy back. The value `{"type":"OnDelete"}` makes `OnDelete` stay.

@@ -96,6 +96,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EtcdDirectories")]
     pub directories: Option<EtcdDirectories>,
+    /// The part of the members' pods that adds them to etcd, such as a script in a ConfigMap. Then
+    /// the pods change etcd's member list, unless spec.dataProtection.membership says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joins_by: Option<String>,
     /// Label selector of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

@@ -40,6 +40,7 @@ mod peer_tls;
 mod pods;
 mod reach;
 mod reads;
+mod self_joining;
 mod set_surroundings;
 mod settings;
 mod sidecar;

@@ -8,6 +8,7 @@ use super::bound_node::bound_node;
 use super::held_data::{ClaimNote, unrecorded};
 use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};
+use super::self_joining::joins_by;
 use super::teardown::{first_ordinal, replicas};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
@@ -31,7 +32,7 @@ const DRUID: (&str, &str) = ("Etcd", "druid.gardener.cloud");
 pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
     match budget.spec.data_protection.membership {
         Some(Membership::Gate) => return MembershipBy::Gate,
-        Some(Membership::Pod) => return MembershipBy::Pod,
+        Some(Membership::Pod) => return self_joining(budget, set),
         Some(Membership::Owner) => return MembershipBy::Owner,
         None => {}
     }
@@ -44,11 +45,27 @@ pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) ->
     };
     let labels = set.and_then(|set| set.metadata.labels.as_ref());
     if is(DRUID) || labels.is_some_and(enrolment::are_of_druid) {
-        MembershipBy::Pod
+        MembershipBy::Sidecar
     } else if owner.is_some_and(|owner| owner.kind == OPERATOR) {
         MembershipBy::Owner
     } else {
-        MembershipBy::Gate
+        match self_joining(budget, set) {
+            MembershipBy::Pod => MembershipBy::Pod,
+            _ => MembershipBy::Gate,
+        }
+    }
+}
+
+/// The kind of pods that change the member list by themselves: those with a script, as far as
+/// anything shows one, or else those with a sidecar.
+fn self_joining(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
+    let status = budget.status.as_ref();
+    let on_record = status.and_then(|status| status.joins_by.as_ref());
+    let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
+    if on_record.is_some() || template.is_some_and(|spec| joins_by(spec).is_some()) {
+        MembershipBy::Pod
+    } else {
+        MembershipBy::Sidecar
     }
 }
 
@@ -313,9 +330,9 @@ mod tests {
         let none = json!({});
         assert_eq!(by(&none, &json!([])), MembershipBy::Gate);
         let druid = owner("druid.gardener.cloud/v1alpha1", "Etcd");
-        assert_eq!(by(&none, &druid), MembershipBy::Pod);
+        assert_eq!(by(&none, &druid), MembershipBy::Sidecar);
         let labels = json!({"app.kubernetes.io/managed-by": "etcd-druid", "app.kubernetes.io/component": "etcd-statefulset"});
-        assert_eq!(by(&labels, &json!([])), MembershipBy::Pod);
+        assert_eq!(by(&labels, &json!([])), MembershipBy::Sidecar);
         for group in ["operator.etcd.io/v1alpha1", "etcd.example.org/v1"] {
             let operator = owner(group, "EtcdCluster");
             assert_eq!(by(&none, &operator), MembershipBy::Owner, "{group}");
@@ -323,5 +340,22 @@ mod tests {
         let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
         budget.spec.data_protection.membership = Some(Membership::Owner);
         assert_eq!(membership(&budget, None), MembershipBy::Owner);
+    }
+
+    #[test]
+    fn pods_with_a_script_that_adds_members_change_the_list_by_themselves() {
+        let script = json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "etcd", "command": ["sh", "-c", "etcdctl member add $NAME"]},
+        ]}}}});
+        let script: StatefulSet = serde_json::from_value(script).unwrap();
+        let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        assert_eq!(membership(&budget, Some(&script)), MembershipBy::Pod);
+        assert_eq!(membership(&budget, None), MembershipBy::Gate);
+        budget.spec.data_protection.membership = Some(Membership::Pod);
+        assert_eq!(membership(&budget, None), MembershipBy::Sidecar);
+        budget.status.get_or_insert_default().joins_by = Some("ConfigMap scripts".into());
+        assert_eq!(membership(&budget, None), MembershipBy::Pod);
+        budget.spec.data_protection.membership = Some(Membership::Gate);
+        assert_eq!(membership(&budget, Some(&script)), MembershipBy::Gate);
     }
 }

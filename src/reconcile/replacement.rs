@@ -196,7 +196,7 @@ impl Driver {
         if let Some(pause) = released {
             return Ok(pause);
         }
-        tell::announce_held(&run, &look, &gathered);
+        tell::tell_held(&run, &look, &gathered).boxed().await;
         tell::show(&run, &look, &gathered, &next).await?;
         match next {
             Next::Wait { .. } if gathered.facts.record.is_some() => Ok(WAITING),

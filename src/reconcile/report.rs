@@ -618,6 +618,7 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
         generation,
         strategy,
         way,
+        status.joins_by.clone(),
     )
 }
 

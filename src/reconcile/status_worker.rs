@@ -22,7 +22,7 @@ use super::enrol::made_here;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
-use super::volumes::{Directories, Notes};
+use super::volumes::{Directories, Joins, Notes};
 use super::ways::Ways;
 use super::workers::{RESYNC, Wake};
 use super::{Run, companion, defragmentation, redrive, replacement, strategy, volumes};
@@ -62,6 +62,7 @@ struct Eyes {
     ways: Ways,
     directories: Directories,
     notes: Notes,
+    joins: Joins,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
     /// When a look first showed that data is lost, if the latest did, too.
@@ -80,6 +81,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         ways: Ways::default(),
         directories: Directories::default(),
         notes: Notes::default(),
+        joins: Joins::default(),
         members: None,
         lost_since: None,
     };
@@ -252,7 +254,7 @@ impl Eyes {
 
     /// Writes the report if it has changed. Returns the pause until a deferred write.
     async fn show(&mut self, look: &Look) -> Result<Option<Duration>, Problem> {
-        let run = &self.run;
+        let run = &Arc::clone(&self.run);
         let tolerance = look.snapshot.tolerance(&look.page.grants);
         run.metrics.clusters.numbers(
             &self.cluster,
@@ -287,7 +289,10 @@ impl Eyes {
             None => look.page.clone(),
         };
         let before = page.status().cloned().unwrap_or_default();
-        let after = self.shown(look, &page, &before);
+        let mut after = self.shown(look, &page, &before);
+        if look.world.stateful_set().is_some() {
+            after.joins_by = Box::pin(self.joins.read(run, look)).await;
+        }
         let state = state(page.budget(), &after);
         run.metrics.clusters.state(&self.cluster, &state);
         match report::urgency(&before, &after) {

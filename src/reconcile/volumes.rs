@@ -60,6 +60,27 @@ impl Directories {
     }
 }
 
+/// The part of the pods that adds their members to etcd, as read for a generation of the
+/// StatefulSet.
+#[derive(Debug, Default)]
+pub(super) struct Joins {
+    read: Option<(Option<i64>, Option<String>)>,
+}
+
+impl Joins {
+    /// The part, read once for each generation.
+    pub(super) async fn read(&mut self, run: &Run, look: &Look) -> Option<String> {
+        let set = look.world.stateful_set()?;
+        let generation = set.metadata.generation;
+        if let Some((_, by)) = self.read.as_ref().filter(|(of, _)| *of == generation) {
+            return by.clone();
+        }
+        let by = run.observer.joins_by(&look.world).await;
+        self.read = Some((generation, by.clone()));
+        by
+    }
+}
+
 /// The notes on the claims, as this replica last wrote or found them.
 #[derive(Debug, Default)]
 pub(super) struct Notes {

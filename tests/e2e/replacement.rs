@@ -196,6 +196,15 @@ async fn a_held_pod_outlives_warn_its_budget_and_another_membership() -> Result<
         let described = world.kubectl(&["describe", "pod", "etcd-0"]).await?;
         let described = described.success()?;
         ensure!(described.contains("KeptFromStarting"), "{described}");
+        let status = world.pods().get("etcd-0").await?.status;
+        let conditions = status.and_then(|s| s.conditions).unwrap_or_default();
+        let held = conditions.iter().find(|c| c.type_ == "quorumgate.io/Held");
+        let held = held.context("no condition on the pod")?;
+        let says = held.message.as_deref().unwrap_or_default();
+        ensure!(
+            held.status == "True" && says.contains("new claim"),
+            "{held:?}"
+        );
         Ok(())
     })
     .await?;

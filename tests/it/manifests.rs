@@ -359,6 +359,7 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         "pods",
         &["get", "list", "watch", "delete", "patch"],
     ),
+    ("Pod", "", "pods/status", &["patch"]),
     ("Pod", "", "pods/eviction", &["create"]),
     ("Node", "", "nodes", &["get", "list", "watch"]),
     (

@@ -108,8 +108,8 @@ pub(super) async fn gather(
         })
         .collect();
     let (leases_held, has_backup) = match membership {
-        MembershipBy::Pod => leases(run, look).await?,
-        MembershipBy::Gate | MembershipBy::Owner => (BTreeSet::new(), false),
+        MembershipBy::Sidecar => leases(run, look).await?,
+        MembershipBy::Gate | MembershipBy::Pod | MembershipBy::Owner => (BTreeSet::new(), false),
     };
     let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
     let asked = requested(page);

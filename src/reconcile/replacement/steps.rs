@@ -12,7 +12,7 @@ use serde_json::json;
 use tracing::{info, warn};
 
 use super::gather::{Gathered, some_serve};
-use super::{AFTER_REFUSAL, Driver, STEP, WAITING, record};
+use super::{AFTER_REFUSAL, Driver, STEP, WAITING, record, tell};
 use crate::api::ReplacementStatus;
 use crate::api::names::IDENTITY;
 use crate::causes::causes;
@@ -20,7 +20,7 @@ use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::observe::{EtcdContainer, finding, joining};
-use crate::plan::replacement::{Proof, Record, disarm};
+use crate::plan::replacement::{Proof, Record, disarm, expected_in};
 use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
@@ -229,6 +229,14 @@ impl Driver {
         let change = Patch::Strategic(&change);
         let params = PatchParams::default();
         let patched = self.pods(look).patch(pod.as_str(), &params, &change).await;
+        if patched.is_ok() {
+            let namespace = &look.page.cluster.namespace;
+            let told = tell::say_held(&self.run, namespace, (pod, uid), None).await;
+            if let Err(error) = told {
+                let because = causes(&error);
+                warn!(cluster = %self.cluster, %pod, because, "cannot write the pod's condition");
+            }
+        }
         done(patched.map(drop))
     }
 
@@ -270,6 +278,7 @@ impl Driver {
                 .world
                 .pod(pod)
                 .is_some_and(|pod| is_to_join(pod, set, look.world.etcd_container()));
+        self.record_expected(look, gathered, (pod, uid)).await?;
         let done = if recreated {
             self.delete_pod(look, pod, uid).await
         } else {
@@ -285,6 +294,34 @@ impl Driver {
                 WAITING
             }
         }))
+    }
+
+    /// Records the volume of a member that etcd expects in a pod, before the pod starts. It may be
+    /// created again before a look shows that the member serves.
+    async fn record_expected(
+        &self,
+        look: &Look,
+        gathered: &Gathered,
+        (pod, uid): (&PodName, &PodUid),
+    ) -> Result<(), Problem> {
+        let list = gathered.facts.list.as_deref().unwrap_or_default();
+        let volume = gathered.claims.get(pod).and_then(|c| c.volume.clone());
+        let mut volumes = look.page.volume_records();
+        let expected = expected_in(&look.page.cluster.name, pod, list);
+        if let (Some(id), Some(volume), false) = (expected, volume, volumes.contains_key(pod)) {
+            let record = VolumeRecord {
+                id,
+                pod: uid.clone(),
+                volume,
+            };
+            volumes.insert(pod.clone(), record);
+            let update = StatusUpdate {
+                volumes: Some(volumes),
+                ..StatusUpdate::default()
+            };
+            self.run.ledger().update(&look.page, update).await?;
+        }
+        Ok(())
     }
 
     /// Disarms a CORRUPT alarm for which the member that was removed is the reason. etcd refuses

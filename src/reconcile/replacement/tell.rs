@@ -3,25 +3,29 @@
 
 use std::collections::BTreeMap;
 
-use kube::Resource as _;
-use tracing::info;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
+use serde_json::json;
+use tracing::{info, warn};
 
 use super::gather::Gathered;
-use crate::api::names::{IDENTITY, REPLACE};
+use crate::api::names::{HELD, IDENTITY, REPLACE};
 use crate::api::{DataPlace, condition};
+use crate::causes::causes;
 use crate::ledger::LedgerError;
 use crate::plan::replacement::{ClaimFacts, Mode, Next, Proof, Refusal, Step};
-use crate::quorum::{ClaimState, PodName, VolumeFinding};
+use crate::quorum::{ClaimState, PodName, PodUid, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::{self as conditions, Said};
 use crate::reconcile::look::Look;
 use crate::reconcile::volumes::places;
 use crate::telemetry::events::{Notice, Severity};
 
-/// Records an Event on each pod that waits for the gate's scheduling gate. A repeated Event is
-/// written once a minute at most.
-pub(super) fn announce_held(run: &Run, look: &Look, gathered: &Gathered) {
-    for (pod, _) in &gathered.held {
+/// Tells each pod that waits for the gate's scheduling gate why: by an Event, of which a repeated
+/// one is written once a minute at most, and by a condition.
+pub(super) async fn tell_held(run: &Run, look: &Look, gathered: &Gathered) {
+    for (pod, uid) in &gathered.held {
         let Some(object) = look.world.pod(pod) else {
             continue;
         };
@@ -32,18 +36,62 @@ pub(super) fn announce_held(run: &Run, look: &Look, gathered: &Gathered) {
                 "the data of its member is not known to be on its volume".to_owned()
             }
         };
+        let note = format!(
+            "the scheduling gate {IDENTITY} holds {pod}, because {why}. {pod} starts when its \
+             member is replaced ({REPLACE} on the budget), when it has its volume again, or \
+             with all others as a new cluster (quorumgate.io/intent: bootstrap)"
+        );
+        if !says(object, &note) {
+            let cluster = &look.page.cluster;
+            let told = say_held(run, &cluster.namespace, (pod, uid), Some(&note)).await;
+            if let Err(error) = told {
+                let because = causes(&error);
+                warn!(%cluster, %pod, because, "cannot write the pod's condition");
+            }
+        }
         run.events.notify(Notice {
             regarding: object.object_ref(&()),
             severity: Severity::Warning,
-            reason: "KeptFromStarting".to_owned(),
+            reason: KEPT.to_owned(),
             action: "Hold",
-            note: format!(
-                "the scheduling gate {IDENTITY} holds {pod}, because {why}. {pod} starts when its \
-                 member is replaced ({REPLACE} on the budget), when it has its volume again, or \
-                 with all others as a new cluster (quorumgate.io/intent: bootstrap)"
-            ),
+            note,
         });
     }
+}
+
+/// Whether the pod's condition says this.
+fn says(pod: &Pod, note: &str) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let mut conditions = conditions.unwrap_or_default().iter();
+    conditions.any(|c| c.type_ == HELD && c.message.as_deref() == Some(note))
+}
+
+/// The reason of the Event and of the condition.
+const KEPT: &str = "KeptFromStarting";
+
+/// Writes the condition of a pod that waits, with the words why. `None`: it waits no more.
+pub(super) async fn say_held(
+    run: &Run,
+    namespace: &str,
+    (pod, uid): (&PodName, &PodUid),
+    why: Option<&str>,
+) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(run.client.clone(), namespace);
+    let change = json!({
+        "metadata": {"uid": uid.as_str()},
+        "status": {"conditions": [{
+            "type": HELD,
+            "status": if why.is_some() { "True" } else { "False" },
+            "reason": if why.is_some() { KEPT } else { "Released" },
+            "message": why.unwrap_or_default(),
+            "lastTransitionTime": run.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }]},
+    });
+    let (params, change) = (PatchParams::default(), Patch::Strategic(&change));
+    pods.patch_status(pod.as_str(), &params, &change)
+        .await
+        .map(drop)
 }
 
 /// Writes the condition if its status, its reason or its words changed.
@@ -117,7 +165,17 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
             let why = proof
                 .as_ref()
                 .map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
-            let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{more}");
+            let record = look.page.volume_records().get(pod).map(|record| record.id);
+            let id = look.snapshot.member(pod).and_then(|m| m.id).or(record);
+            let own = match (because, id) {
+                (Refusal::NotRequested, Some(id)) => {
+                    let cluster = &look.page.cluster;
+                    let (namespace, name) = (&cluster.namespace, &cluster.name);
+                    format!(" kubectl -n {namespace} annotate qdb {name} {REPLACE}={id}.")
+                }
+                _ => String::new(),
+            };
+            let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{own}{more}");
             let reason = match (proof, because) {
                 (Some(Proof::CrashLoop), Refusal::Off | Refusal::NotRequested) => "CrashLoop",
                 _ => reason_of(because),

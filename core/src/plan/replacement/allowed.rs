@@ -117,7 +117,7 @@ fn versions(facts: &Facts) -> Option<Refusal> {
 /// Whether etcd-druid's sidecar will know that it was a member of a running cluster. Where etcd
 /// cannot be asked, only the member's Lease or a backup tells.
 fn trace(facts: &Facts, target: &PodName) -> Option<Refusal> {
-    let by_pod = facts.membership == MembershipBy::Pod;
+    let by_sidecar = facts.membership == MembershipBy::Sidecar;
     let traced = facts.leases_held.contains(target) || facts.has_backup;
-    (by_pod && !traced).then_some(Refusal::NoTrace)
+    (by_sidecar && !traced).then_some(Refusal::NoTrace)
 }

@@ -24,8 +24,11 @@ pub enum Mode {
 pub enum MembershipBy {
     /// The gate.
     Gate,
-    /// The member's own pod: etcd-druid's sidecar removes and adds the member.
+    /// The member's own pod: its script removes and adds the member before etcd starts.
     Pod,
+    /// A sidecar in the member's pod, such as etcd-druid's. It starts a new cluster where nothing
+    /// tells it that it was a member ([`Facts::leases_held`], [`Facts::has_backup`]).
+    Sidecar,
     /// The owner of the StatefulSet: etcd-operator.
     Owner,
 }

@@ -153,20 +153,29 @@ pub fn all_are_elsewhere(list: &[ListedMember], snapshot: &Snapshot, pod: &PodNa
     })
 }
 
-/// Whether etcd expects a new member in this pod: an entry that has never started leads to the pod,
-/// and none that has started, and the old id is not listed.
+/// Whether etcd expects a new member in this pod, and does not list the old one any more.
 fn may_join(start: &Start<'_>) -> bool {
     let Some(list) = start.list else {
         return false;
     };
-    let is_old = |listed: &&ListedMember| Some(listed.id) == start.recorded_id;
+    // A member that has never started had no data to lose.
+    let is_old =
+        |listed: &ListedMember| Some(listed.id) == start.recorded_id && !listed.name.is_empty();
+    expected_in(start.set, start.pod, list).is_some() && !list.iter().any(is_old)
+}
+
+/// The member that etcd expects in this pod: an entry that has never started leads to the pod, and
+/// none that has.
+pub fn expected_in(set: &str, pod: &PodName, list: &[ListedMember]) -> Option<MemberId> {
     let is_here = |listed: &&ListedMember| {
         let mut urls = listed.peer_urls.iter();
-        urls.any(|url| PodName::of_url(start.set, url).as_ref() == Some(start.pod))
+        urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
     };
-    let mut here = list.iter().filter(is_here).peekable();
-    let expected = here.peek().is_some() && here.all(|listed| listed.name.is_empty());
-    expected && !list.iter().any(|listed| is_old(&listed))
+    let here: Vec<&ListedMember> = list.iter().filter(is_here).collect();
+    let first = here.first()?.id;
+    here.iter()
+        .all(|listed| listed.name.is_empty())
+        .then_some(first)
 }
 
 #[cfg(test)]
@@ -234,7 +243,12 @@ mod tests {
             difference: Difference::NewClaim,
         };
         let pod = PodName::new("etcd-2");
-        for membership in [MembershipBy::Gate, MembershipBy::Pod, MembershipBy::Owner] {
+        for membership in [
+            MembershipBy::Gate,
+            MembershipBy::Pod,
+            MembershipBy::Sidecar,
+            MembershipBy::Owner,
+        ] {
             for (is_formed, recorded_id) in [(true, Some(MemberId(3))), (false, None)] {
                 for volume in [&wrong, &VolumeFinding::Unknown, &VolumeFinding::AsRecorded] {
                     let start = |list, bootstrap| Start {
@@ -322,6 +336,8 @@ mod tests {
         assert_eq!(decide(Some(&added), |_| {}), (true, false));
         let both = [listed(3, "etcd-2", false), listed(4, "", true)];
         assert_eq!(decide(Some(&both), |_| {}), (true, true));
+        let never = [listed(3, "", true)];
+        assert_eq!(decide(Some(&never), |_| {}), (true, false), "on record");
         let started = [listed(4, "etcd-2", true)];
         assert_eq!(decide(Some(&started), |_| {}), (true, true));
         let mut elsewhere = [listed(4, "", true)];

@@ -20,7 +20,7 @@ mod run;
 mod step;
 
 pub use facts::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode, Place, Proof, Record};
-pub use guard::{Guard, Hold, Start, all_are_elsewhere, guard, may_start};
+pub use guard::{Guard, Hold, Start, all_are_elsewhere, expected_in, guard, may_start};
 pub use refusal::Refusal;
 pub use run::{disarm, next, progress};
 pub use step::{Next, Step};

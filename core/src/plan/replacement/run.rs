@@ -65,8 +65,9 @@ pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacem
         None => record.old_claim.is_none(),
     };
     let serves = |member: &Member| {
-        let new_id = facts.membership == MembershipBy::Pod || member.id != record.old_id;
-        member.serves_quorum() && new_id
+        // The pod may find its own entry, and joins under the id that it had.
+        let any_id = matches!(facts.membership, MembershipBy::Pod | MembershipBy::Sidecar);
+        member.serves_quorum() && (any_id || member.id != record.old_id)
     };
     if new_pod && new_claim && snapshot.member(&record.member).is_some_and(serves) {
         Replacement::Serves
@@ -98,7 +99,9 @@ pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Vec<MemberId> {
 fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, record: &Record) -> Next {
     let step = match facts.membership {
         MembershipBy::Gate => with_membership(snapshot, grants, facts, record),
-        MembershipBy::Pod => without_membership(snapshot, grants, facts, record),
+        MembershipBy::Pod | MembershipBy::Sidecar => {
+            without_membership(snapshot, grants, facts, record)
+        }
         MembershipBy::Owner => Err(Refusal::Owner),
     };
     step.map_or_else(

@@ -464,7 +464,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
     assert_eq!(auto(&removed), "grant");
     let by_pod = |w: &mut World| {
         removed(w);
-        w.facts.membership = MembershipBy::Pod;
+        w.facts.membership = MembershipBy::Sidecar;
     };
     assert_eq!(auto(&by_pod), "nothing", "it joins again by itself");
     let manual = |w: &mut World| {
@@ -734,7 +734,7 @@ fn a_cluster_of_fewer_than_three_voters_cannot_replace_one() {
 #[test]
 fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_nothing_else() {
     let mut world = World::of(3);
-    world.facts.membership = MembershipBy::Pod;
+    world.facts.membership = MembershipBy::Sidecar;
     let steps = [world.step(), world.step(), world.step()];
     assert_eq!(steps, ["grant", "delete-claim", "delete-pod"]);
     world.facts.held_pods.clear();
@@ -752,7 +752,7 @@ fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_noth
 fn without_lease_and_backup_a_sidecar_would_start_a_new_cluster() {
     let by_pod = |lease: bool, backup: bool| {
         refused(|world| {
-            world.facts.membership = MembershipBy::Pod;
+            world.facts.membership = MembershipBy::Sidecar;
             world.facts.has_backup = backup;
             if lease {
                 world.facts.leases_held.insert(TARGET.into());
@@ -1047,7 +1047,7 @@ fn while_the_old_and_the_new_one_are_listed_a_refusal_waits_and_undoes_nothing()
 fn where_the_pod_changes_the_member_list_only_the_first_delete_is_judged_again() {
     let by_pod = || {
         let mut world = World::of(3);
-        world.facts.membership = MembershipBy::Pod;
+        world.facts.membership = MembershipBy::Sidecar;
         world
     };
     let mut world = by_pod();
@@ -1118,7 +1118,7 @@ fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
     // A sidecar may add the member again under any id.
     let by_pod = |w: &mut World| {
         same_id(w);
-        w.facts.membership = MembershipBy::Pod;
+        w.facts.membership = MembershipBy::Sidecar;
     };
     assert_eq!(replaced(&by_pod), Replacement::Serves);
 }
@@ -1221,7 +1221,7 @@ fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
         world.said()
     };
     assert_eq!(said(MembershipBy::Gate), "wait peer-urls-unknown");
-    assert_eq!(said(MembershipBy::Pod), "grant");
+    assert_eq!(said(MembershipBy::Sidecar), "grant");
 }
 
 /// A cluster whose members have their data in their pods.

@@ -1,0 +1,149 @@
+//! Pods that change etcd's member list by themselves before etcd starts in them, known by the
+//! contents of their template.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Container, PodSpec};
+use kube::Api;
+
+use super::patience::soon;
+use super::{Observer, World};
+
+/// The words of a script, or of a program, that adds a member.
+const ADDS: [&str; 2] = ["member add", "MemberAdd"];
+
+fn adds_members(text: &str) -> bool {
+    ADDS.iter().any(|words| text.contains(words))
+}
+
+/// The part of the template that adds its member to etcd, in words. `None` if the template shows
+/// none.
+pub(super) fn joins_by(spec: &PodSpec) -> Option<String> {
+    let init = spec.init_containers.iter().flatten();
+    let mut containers = init.chain(&spec.containers);
+    containers.find_map(|container| {
+        let name = &container.name;
+        if words(container).any(|word| adds_members(word)) {
+            return Some(format!("container {name}"));
+        }
+        let image = container.image.as_deref()?;
+        has_such_a_script(image).then(|| format!("image {image} of container {name}"))
+    })
+}
+
+/// The words that the container runs, at its start and after it.
+fn words(container: &Container) -> impl Iterator<Item = &String> {
+    let command = container.command.iter().chain(&container.args).flatten();
+    let lifecycle = container.lifecycle.as_ref();
+    let after = lifecycle.and_then(|l| l.post_start.as_ref()?.exec.as_ref()?.command.as_ref());
+    command.chain(after.into_iter().flatten())
+}
+
+/// Whether the image is one of Bitnami's for etcd, whichever registry has it. Its scripts add the
+/// member.
+fn has_such_a_script(image: &str) -> bool {
+    let path = image.split('@').next().unwrap_or_default();
+    let mut parts = path.rsplit('/');
+    let last = parts.next().unwrap_or_default();
+    let name = last.split(':').next().unwrap_or_default();
+    name == "etcd" && parts.next().is_some_and(|of| of.starts_with("bitnami"))
+}
+
+/// The names of the ConfigMaps that pods with this spec mount.
+fn mounted_config_maps(spec: &PodSpec) -> BTreeSet<&str> {
+    let volumes = spec.volumes.iter().flatten();
+    let names = volumes.flat_map(|volume| {
+        let direct = volume.config_map.iter().map(|map| map.name.as_str());
+        let projected = volume
+            .projected
+            .iter()
+            .flat_map(|p| p.sources.iter().flatten());
+        let projected =
+            projected.filter_map(|source| Some(source.config_map.as_ref()?.name.as_str()));
+        direct.chain(projected)
+    });
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+impl Observer {
+    /// The part of the cluster's pods that adds their members to etcd: of the template, or a script
+    /// in a ConfigMap that it mounts, read now. One that could not be read is left out.
+    pub async fn joins_by(&self, world: &World) -> Option<String> {
+        let spec = world.pod_template()?;
+        if let Some(found) = joins_by(spec) {
+            return Some(found);
+        }
+        let client = self.client().clone();
+        let maps: Api<ConfigMap> = Api::namespaced(client, &world.cluster().namespace);
+        for name in mounted_config_maps(spec) {
+            let Ok(Ok(Some(map))) = soon(maps.get_opt(name)).await else {
+                continue;
+            };
+            let mut texts = map.data.iter().flat_map(|data| data.values());
+            if texts.any(|text| adds_members(text)) {
+                return Some(format!("ConfigMap {name}"));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(spec: serde_json::Value) -> Option<String> {
+        joins_by(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn whatever_adds_its_member_before_or_after_its_start_is_found() {
+        let script = |words: &str| json!(["sh", "-c", format!("etcdctl {words}; exec etcd")]);
+        let adds = script("--endpoints=$ALL member add $NAME --peer-urls=$URL");
+        let etcd = json!({"name": "etcd", "image": "gcr.io/etcd-development/etcd:v3.6.1"});
+        let init =
+            json!({"initContainers": [{"name": "join", "command": adds}], "containers": [etcd]});
+        assert_eq!(found(init).as_deref(), Some("container join"));
+        let own = json!({"containers": [{"name": "etcd", "args": adds}]});
+        assert_eq!(found(own).as_deref(), Some("container etcd"));
+        let after = json!({"containers": [
+            {"name": "etcd", "lifecycle": {"postStart": {"exec": {"command": adds}}}},
+        ]});
+        assert_eq!(found(after).as_deref(), Some("container etcd"));
+        let lists = json!({"containers": [{"name": "etcd", "args": script("member list")}]});
+        assert_eq!(found(lists), None);
+        assert_eq!(found(json!({"containers": [etcd]})), None);
+    }
+
+    #[test]
+    fn an_image_whose_scripts_add_the_member_is_known_in_every_registry() {
+        for image in [
+            "bitnami/etcd",
+            "docker.io/bitnamilegacy/etcd:3.6.4-debian-12-r0",
+            "registry.example.com:5000/mirror/bitnami/etcd@sha256:00",
+        ] {
+            assert!(has_such_a_script(image), "{image}");
+        }
+        for image in [
+            "quay.io/coreos/etcd:v3.6.1",
+            "bitnami/etcd-exporter",
+            "etcd",
+        ] {
+            assert!(!has_such_a_script(image), "{image}");
+        }
+    }
+
+    #[test]
+    fn scripts_are_looked_for_in_every_config_map_that_is_mounted() {
+        let spec = json!({"containers": [], "volumes": [
+            {"name": "a", "configMap": {"name": "scripts"}},
+            {"name": "b", "projected": {"sources": [{"configMap": {"name": "more"}}, {"secret": {"name": "s"}}]}},
+            {"name": "c", "emptyDir": {}},
+        ]});
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        let names: Vec<&str> = mounted_config_maps(&spec).into_iter().collect();
+        assert_eq!(names, ["more", "scripts"]);
+    }
+}
