@@ -10,7 +10,7 @@ use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{
-    Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World, data_in_pods,
+    Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World, data_in_pods, leaves_by,
 };
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -195,6 +195,12 @@ impl<'a> PodCase<'a> {
         let is_outdated = self
             .seen
             .is_some_and(|seen| seen != SeenVersions::of(&page, &world));
+        let leaves = world.pod(&self.question.pod).and_then(leaves_by);
+        if let Some(container) = leaves {
+            self.evaluation.warn(format!(
+                "a preStop hook of its container {container} removes its member from etcd"
+            ));
+        }
         let facts = Facts {
             page,
             world: Some(world),

@@ -68,6 +68,7 @@ pub use member_claim::MemberClaim;
 pub use member_volume::keeps_data_in_pods;
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
+pub use self_joining::leaves_by;
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, starts};
 pub use start_guard::{StartGuard, data_in_pods, finding, is_held, membership};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Container, PodSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
 use kube::Api;
 
 use super::patience::soon;
@@ -29,6 +29,23 @@ pub(super) fn joins_by(spec: &PodSpec) -> Option<String> {
         let image = container.image.as_deref()?;
         has_such_a_script(image).then(|| format!("image {image} of container {name}"))
     })
+}
+
+/// The words of a script, or of a program, that removes a member.
+const REMOVES: [&str; 2] = ["member remove", "MemberRemove"];
+
+/// The container of the pod that removes its member from etcd before it ends, by a `preStop` hook
+/// that says so itself.
+pub fn leaves_by(pod: &Pod) -> Option<&str> {
+    let removes = |container: &&Container| {
+        let hook = container.lifecycle.as_ref()?.pre_stop.as_ref()?;
+        let words = hook.exec.as_ref()?.command.as_deref()?;
+        let removes = |word: &String| REMOVES.iter().any(|removes| word.contains(removes));
+        Some(words.iter().any(removes))
+    };
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    let found = containers.find(|container| removes(container) == Some(true))?;
+    Some(&found.name)
 }
 
 /// The words that the container runs, at its start and after it.

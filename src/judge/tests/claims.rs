@@ -348,6 +348,21 @@ async fn a_pod_whose_claim_is_terminating_takes_two_grants_and_leaves_a_majority
 
 /// The only member of a cluster may go by the default policy, as long as its data stays.
 #[tokio::test]
+async fn whoever_asks_is_told_of_a_hook_that_removes_the_member() {
+    let court = court().await;
+    let hook = json!({"exec": {"command": ["sh", "-c", "etcdctl member remove $ID"]}});
+    let containers = json!([{"name": "etcd", "lifecycle": {"preStop": hook}}]);
+    put_pod(&court, 1, &json!({"spec": {"containers": containers}}));
+    for pod in ["etcd-1", "etcd-2"] {
+        let told = delete(&court, pod).await.warnings;
+        let of_hook = told
+            .iter()
+            .any(|w| w.contains("preStop hook of its container etcd"));
+        assert_eq!(of_hook, pod == "etcd-1", "{told:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_pod_that_would_take_the_last_copy_along_waits() {
     for (terminating, expected) in [(false, "single-member"), (true, "last-copy")] {
         let court = court().await;
