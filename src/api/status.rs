@@ -172,9 +172,12 @@ pub struct LogEndStatus {
 pub struct DataLossStatus {
     /// When the gate found the loss.
     pub since: Time,
-    /// Cluster id, hexadecimal.
+    /// Cluster id that was on record, hexadecimal.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
+    /// Cluster id as which the members serve, hexadecimal, if that is another one.
+    #[serde(default, rename = "servesAs", skip_serializing_if = "Option::is_none")]
+    pub serves_as: Option<String>,
     /// Raft index that was on record.
     pub reached: i64,
     /// Raft index that the leader reported instead.

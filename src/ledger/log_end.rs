@@ -25,8 +25,11 @@ impl Page {
         if self.accepts(loss) {
             return None;
         }
+        let cluster = loss.cluster_id.parse().ok()?;
+        let serves_as = loss.serves_as.as_ref().map(|id| id.parse());
         Some(WentBack {
-            cluster: loss.cluster_id.parse().ok()?,
+            cluster,
+            serves_as: serves_as.transpose().ok()?.unwrap_or(cluster),
             reached: loss.reached.try_into().ok()?,
             is: loss.found.try_into().ok()?,
         })
@@ -63,6 +66,7 @@ pub(super) fn write(
         status.data_loss = Some(DataLossStatus {
             since: Time(at),
             cluster_id: lost.cluster.to_string(),
+            serves_as: (lost.serves_as != lost.cluster).then(|| lost.serves_as.to_string()),
             reached: signed(lost.reached),
             found: signed(lost.is),
         });

@@ -5,6 +5,8 @@
 //! lower only where the data of a majority is gone or older: emptied volumes of members that start
 //! again under their ids, or an older copy of a data directory.
 
+use std::fmt;
+
 use super::condition::Condition;
 use super::id::ClusterId;
 use super::snapshot::{Observation, Snapshot};
@@ -44,31 +46,59 @@ impl LogEnd {
     }
 }
 
-/// The data of a cluster went back. `Display` completes the sentence "data is lost: …".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
-#[display("the log of cluster {cluster} reached entry {reached}, and its leader has {is}")]
+/// The data of a cluster went back, or is that of another cluster. `Display` completes the sentence
+/// "data is lost: …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WentBack {
-    /// The id of the cluster.
+    /// The id of the cluster on record.
     pub cluster: ClusterId,
+    /// The id of the cluster as which the members serve.
+    pub serves_as: ClusterId,
     /// The index that was on record.
     pub reached: u64,
     /// The index that the leader reported when that was found.
     pub is: u64,
 }
 
+impl fmt::Display for WentBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            cluster,
+            serves_as,
+            reached,
+            is,
+        } = self;
+        if cluster == serves_as {
+            write!(
+                f,
+                "the log of cluster {cluster} reached entry {reached}, and its leader has {is}"
+            )
+        } else {
+            write!(
+                f,
+                "the members serve as cluster {serves_as}, which nobody announced, and cluster \
+                 {cluster} is on record, whose log reached entry {reached}"
+            )
+        }
+    }
+}
+
 impl WentBack {
-    /// Whether one look is enough to say so: less than half of the log is left. A leader that was
+    /// Whether one look is enough to say so: the cluster is another one, or less than half of the
+    /// log is left. A leader that was
     /// elected a moment ago may report a little less than its predecessor did, until it has
     /// committed the first entry of its term.
     ///
     /// ```
     /// use quorumgate_core::quorum::{ClusterId, WentBack};
     ///
-    /// let lost = |is| WentBack { cluster: ClusterId(1), reached: 5000, is };
+    /// let (cluster, serves_as) = (ClusterId(1), ClusterId(1));
+    /// let lost = |is| WentBack { cluster, serves_as, reached: 5000, is };
     /// assert!(lost(8).is_plain() && !lost(4990).is_plain());
     /// ```
     pub fn is_plain(self) -> bool {
-        self.reached >= SMALLEST_STEP && self.is < self.reached / 2
+        let is_other = self.serves_as != self.cluster;
+        is_other || self.reached >= SMALLEST_STEP && self.is < self.reached / 2
     }
 }
 
@@ -90,11 +120,14 @@ pub(super) fn of(snapshot: &Snapshot, observation: &Observation) -> Option<LogEn
     })
 }
 
-/// Whether the data went back since the record was made.
+/// Whether the data went back since the record was made, or the members serve as another cluster.
+/// A restore makes a new cluster; that its data is the right one, only a person knows.
 pub(super) fn went_back(seen: Option<LogEnd>, recorded: Option<LogEnd>) -> Option<WentBack> {
     let (seen, recorded) = (seen?, recorded?);
-    (seen.cluster == recorded.cluster && seen.index < recorded.index).then_some(WentBack {
-        cluster: seen.cluster,
+    let is_other = seen.cluster != recorded.cluster;
+    (is_other || seen.index < recorded.index).then_some(WentBack {
+        cluster: recorded.cluster,
+        serves_as: seen.cluster,
         reached: recorded.index,
         is: seen.index,
     })
@@ -132,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_follower_that_lags_and_another_cluster_show_nothing() {
+    fn a_follower_that_lags_and_a_leader_that_does_not_serve_show_nothing() {
         let before = Snapshot::assemble(&observed(5000)).log_end;
         let mut lags = observed(5001);
         lags.recorded_log_end = before;
@@ -154,11 +187,27 @@ mod tests {
             leads.log_end.is_none(),
             "the leader did not answer: {leads:?}"
         );
-        let mut other = observed(8);
+    }
+
+    #[test]
+    fn another_cluster_in_the_place_of_the_recorded_one_is_a_loss_until_accepted() {
+        let before = Snapshot::assemble(&observed(5000)).log_end;
+        let mut other = observed(9000);
         other.recorded_log_end = before.map(|end| LogEnd {
-            cluster: ClusterId(77),
+            cluster: ClusterId(0x77),
             ..end
         });
+        let lost = Snapshot::assemble(&other).went_back;
+        let lost = lost.expect("it is another cluster");
+        assert!(lost.is_plain(), "one look is enough");
+        let says = "and cluster 77 is on record, whose log reached entry 5000";
+        assert!(lost.to_string().ends_with(says), "{lost}");
+        // In doubt, which cluster it is, nothing is lost.
+        other.recorded_cluster = Some(ClusterId(0x77));
+        for n in [1, 2] {
+            let target = other.round.probes[n].target.clone();
+            other.round.probes[n] = Probe::unanswered(target, Unanswered::Deadline);
+        }
         assert_eq!(Snapshot::assemble(&other).went_back, None);
     }
 
@@ -167,6 +216,7 @@ mod tests {
     fn a_recorded_loss_stays_whatever_the_log_reaches() {
         let lost = WentBack {
             cluster: ClusterId(1),
+            serves_as: ClusterId(1),
             reached: 5000,
             is: 8,
         };

@@ -536,11 +536,13 @@ fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
     assert_eq!(is(&seen.shown(), kind), pair("True", "NothingLost"));
     seen.snapshot.went_back = Some(WentBack {
         cluster: ClusterId(0xabc),
+        serves_as: ClusterId(0xabc),
         reached: 5000,
         is: 8,
     });
     let before = QuorumDisruptionBudgetStatus {
         data_loss: Some(DataLossStatus {
+            serves_as: None,
             since: Time(jiff::Timestamp::UNIX_EPOCH),
             cluster_id: "abc".into(),
             reached: 5000,
