@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use quorumgate::api::{DataPlace, QuorumDisruptionBudget, Scheme};
@@ -63,6 +62,32 @@ async fn is_known_to_be_in_pods(sandbox: &Sandbox, set: &str) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stateful_set_of_etcds_own_documentation_enrols_without_settings() -> Result<()> {
+    let mut sandbox = Bed::up().await?.sandbox("shape-etcd").await?;
+    sandbox.add_nodes(3).await?;
+    let gate = gate().start(&sandbox).await?;
+    let set = apply(&sandbox, "documentation").await?;
+    serves(&sandbox, &set).await?;
+    enrol(&sandbox, &set).await?;
+    is_live(&sandbox, &set, Scheme::Http).await?;
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(SOON, "every member counts and is on its claim", || async {
+        let status = budgets.get(&set).await?.status.context("no status")?;
+        let (all, healthy) = (status.expected_members, status.current_healthy);
+        ensure!(
+            all == Some(3) && healthy == all,
+            "{healthy:?} of {all:?} serve"
+        );
+        let places: Vec<_> = status.members.iter().map(|member| member.data).collect();
+        ensure!(places == [Some(DataPlace::Claim); 3], "{places:?}");
+        Ok(())
+    })
+    .await?;
+    gate.close().await?;
+    sandbox.close().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -197,15 +222,17 @@ fn pki(names: &[String]) -> Result<BTreeMap<&'static str, String>> {
     Ok(pem)
 }
 
-/// Waits until every container of the shape's only pod is ready.
+/// Waits until every pod of the shape is ready.
 async fn serves(sandbox: &Sandbox, set: &str) -> Result<()> {
-    let pods: Api<Pod> = sandbox.api();
+    let sets: Api<StatefulSet> = sandbox.api();
     eventually(SOON, format!("{set} runs"), || async {
-        let status = pods.get(&format!("{set}-0")).await?.status;
-        let conditions = status.context("no status")?.conditions.unwrap_or_default();
-        let is_ready =
-            |c: &k8s_openapi::api::core::v1::PodCondition| c.type_ == "Ready" && c.status == "True";
-        ensure!(conditions.iter().any(is_ready), "not ready");
+        let found = sets.get(set).await?;
+        let wanted = found.spec.and_then(|spec| spec.replicas);
+        let ready = found.status.and_then(|status| status.ready_replicas);
+        ensure!(
+            ready.is_some() && ready == wanted,
+            "{ready:?} of {wanted:?} are ready"
+        );
         anyhow::Ok(())
     })
     .await
