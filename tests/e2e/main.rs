@@ -46,6 +46,7 @@ mod restarts;
 mod rollouts;
 mod scale_out;
 mod security;
+mod sequences;
 mod shapes;
 mod sizes;
 mod strategy;

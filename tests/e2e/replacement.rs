@@ -477,7 +477,7 @@ pub(crate) async fn by_pod_with_a_trace(version: EtcdVersion, name: &str) -> Res
 }
 
 /// The ids of the members, and the UIDs of their claims.
-async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> {
+pub(crate) async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> {
     let members = world.etcd.members().await?;
     let ids = members.iter().map(|member| member.id).collect();
     let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
@@ -488,11 +488,11 @@ async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> 
 
 /// A world of this version whose budget says when members are replaced, and whose volumes are on
 /// record.
-async fn protected(name: &str, version: EtcdVersion, mode: &str) -> Result<World> {
+pub(crate) async fn protected(name: &str, version: EtcdVersion, mode: &str) -> Result<World> {
     protected_with(name, mode, |etcd| etcd.version(version)).await
 }
 
-async fn protected_with(
+pub(crate) async fn protected_with(
     name: &str,
     mode: &str,
     choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder,
@@ -503,7 +503,7 @@ async fn protected_with(
     Ok(world)
 }
 
-async fn recorded(world: &World) -> Result<()> {
+pub(crate) async fn recorded(world: &World) -> Result<()> {
     eventually(SOON, "the volumes are on record", || async {
         let status = world.budget().await?.status.context("no status yet")?;
         let members: Vec<_> = status.volumes.iter().map(|v| &v.member).collect();
@@ -513,11 +513,11 @@ async fn recorded(world: &World) -> Result<()> {
     .await
 }
 
-async fn wish(world: &World, protection: &Value) -> Result<()> {
+pub(crate) async fn wish(world: &World, protection: &Value) -> Result<()> {
     change_budget(world, json!({"spec": {"dataProtection": protection}})).await
 }
 
-async fn request(world: &World, id: &str) -> Result<()> {
+pub(crate) async fn request(world: &World, id: &str) -> Result<()> {
     let annotations = json!({"quorumgate.io/replace": id});
     change_budget(world, json!({"metadata": {"annotations": annotations}})).await
 }
@@ -530,7 +530,7 @@ async fn change_budget(world: &World, change: Value) -> Result<()> {
 }
 
 /// The latest replacement of a member, once it is finished.
-async fn finished(world: &World, pod: &str) -> Result<ReplacementStatus> {
+pub(crate) async fn finished(world: &World, pod: &str) -> Result<ReplacementStatus> {
     eventually(REPLACED, format!("{pod} is replaced"), || async {
         let replacement = replacement(world, pod).await?;
         let replacement = replacement.context("no replacement has begun")?;
@@ -540,14 +540,14 @@ async fn finished(world: &World, pod: &str) -> Result<ReplacementStatus> {
     .await
 }
 
-async fn replacement(world: &World, pod: &str) -> Result<Option<ReplacementStatus>> {
+pub(crate) async fn replacement(world: &World, pod: &str) -> Result<Option<ReplacementStatus>> {
     let status = world.budget().await?.status.unwrap_or_default();
     let mut all = status.replacements.into_iter();
     Ok(all.find(|one| one.member == pod))
 }
 
 /// Waits until every member serves and none has the id.
-async fn is_whole_without(world: &World, id: u64) -> Result<()> {
+pub(crate) async fn is_whole_without(world: &World, id: u64) -> Result<()> {
     world.whole().await?;
     let members = world.etcd.members().await?;
     let voters = members.iter().filter(|member| !member.is_learner).count();
@@ -556,13 +556,13 @@ async fn is_whole_without(world: &World, id: u64) -> Result<()> {
     Ok(())
 }
 
-async fn nothing_is_lost(writer: Writer, etcd: &EtcdCluster) -> Result<()> {
+pub(crate) async fn nothing_is_lost(writer: Writer, etcd: &EtcdCluster) -> Result<()> {
     let report = writer.stop().await?;
     report.assert_nothing_lost(etcd).await
 }
 
 /// Writes for a while, and returns what was acknowledged once every member has it.
-async fn write_some(etcd: &EtcdCluster) -> Result<Report> {
+pub(crate) async fn write_some(etcd: &EtcdCluster) -> Result<Report> {
     let writer = Writer::start(etcd).await?;
     eventually(SOON, "some writes are acknowledged", || async {
         ensure!(writer.acknowledged() >= 20, "{}", writer.acknowledged());
@@ -665,7 +665,7 @@ async fn restart_all_and_lose_two(world: &World, etcd: &EtcdCluster) -> Result<S
     Ok(last)
 }
 
-async fn gates(world: &World, pod: &str) -> Result<Vec<String>> {
+pub(crate) async fn gates(world: &World, pod: &str) -> Result<Vec<String>> {
     let pod = world.pods().get(pod).await?;
     let gates = pod.spec.and_then(|spec| spec.scheduling_gates);
     Ok(gates.into_iter().flatten().map(|gate| gate.name).collect())

@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A node autoscaler drains one node after the other, until two of five voters are left, while a disruption budget counts only those that are left.",
         ours: Ours::Own(
-            "The gate goes on to expect five voters, so two may be out and the third stays, also where the member list shrinks. Pods of members ask the cluster autoscaler to leave them where they are. No test drains with an autoscaler.",
+            "The gate goes on to expect five voters, so two may be out and the third stays, also where the member list shrinks. Pods of members ask the cluster autoscaler to leave them where they are. The last of these tests drains by kubectl, as an autoscaler would.",
         ),
         shown_by: &[
             "five voters spare no third one",
@@ -58,6 +58,7 @@ pub(super) const ROWS: &[Row] = &[
             "voters_that_get_lost_count_on",
             "of_three_deletes_at_once_five_members_spare_two",
             "members_tell_cluster_autoscaler_to_leave_them",
+            "drains_one_after_the_other_leave_three_of_five_whatever_the_disruption_budget",
         ],
     },
     Row {
@@ -65,12 +66,13 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A PodDisruptionBudget asks for one available member of three, so it allows two evictions at once.",
         ours: Ours::Own(
-            "The second eviction is refused by the majority of etcd. The permission of a PodDisruptionBudget adds nothing: the gate treats it like the absence of one. No test runs with this very budget.",
+            "The second eviction is refused by the majority of etcd. The permission of a PodDisruptionBudget adds nothing: the gate treats it like the absence of one.",
         ),
         shown_by: &[
             "three voters spare no second one",
             "rule_10_a_budget_with_disruptions_left_permits",
             "s1_s2_s3_s16_an_eviction_is_granted_and_the_next_one_waits",
+            "a_disruption_budget_of_one_available_permits_no_second_eviction",
         ],
     },
     Row {
@@ -174,13 +176,14 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "For a restore somebody scales to zero, mounts the claims of the members in Jobs, writes other data to them, and scales back.",
         ours: Ours::Own(
-            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted. The cluster id on which a majority agrees afterwards takes the place of the one on record, without an announcement. No test mounts a claim in a Job.",
+            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted (429, `last-copy`), mounted by a Job or not. The cluster id on which a majority agrees afterwards takes the place of the one on record, without an announcement.",
         ),
         shown_by: &[
             "an_announced_hibernation_takes_every_member_and_waking_brings_them_back",
             "the_last_good_copy_stays_and_so_does_every_copy_in_hibernation",
             "the_cluster_of_a_majority_takes_the_place_of_the_one_on_record",
             "everyone is in another cluster than recorded: they agree, so it is theirs",
+            "claims_that_a_restore_job_mounts_stay",
         ],
     },
     Row {
@@ -202,13 +205,14 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "To repair a member somebody deletes its claim and its pod.",
         ours: Ours::Own(
-            "The delete of the claim is refused while the member serves; of a dead member the claim goes while the others make the majority. A member whose volume is lost is replaced by itself with `Auto`. A pod whose claim is terminating goes while all others serve, and counts when its member has joined anew. No test deletes both of a dead member and waits for its replacement.",
+            "The delete of the claim is refused while the member serves; of a dead member the claim goes while the others make the majority. A member whose volume is lost is replaced by itself with `Auto`. A pod whose claim is terminating goes while all others serve, and counts when its member has joined anew. Where both of a dead member are gone, its pod waits on a new claim until somebody asks for the replacement.",
         ),
         shown_by: &[
             "the_claim_of_a_serving_member_stays_and_that_of_no_member_goes",
             "one_claim_of_a_dead_member_goes_and_the_namespace_with_all_of_them",
             "a_member_whose_volume_is_lost_is_replaced_and_no_write_is_lost",
             "a_pod_whose_claim_is_marked_goes_while_all_others_serve_and_counts_when_it_is_back",
+            "a_dead_member_whose_claim_and_pod_were_deleted_comes_back_by_replacement",
         ],
     },
     Row {
@@ -230,7 +234,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "The alarm NOSPACE makes readiness or liveness probes fail.",
         ours: Ours::Own(
-            "The member serves on and counts, with a probe that fails as well. A condition and an alert name the alarm whatever the mode, and the members are defragmented and the alarm disarmed by `Auto`. No test has a liveness probe that fails by the alarm.",
+            "The member serves on and counts, with a probe that fails as well. A condition and an alert name the alarm whatever the mode, and the members are defragmented and the alarm disarmed by `Auto`. Members that a liveness probe restarts for the alarm count while they serve, and none is replaced.",
         ),
         shown_by: &[
             "n12_nospace_counts_and_corrupt_does_not",
@@ -239,6 +243,7 @@ pub(super) const ROWS: &[Row] = &[
             "every_alert_is_tested_to_fire_and_not_to",
             "nospace_is_urgent_and_is_disarmed_when_all_have_room",
             "nospace_is_mended_where_there_is_something_to_free",
+            "nospace_with_a_liveness_probe_that_fails_is_no_death",
         ],
     },
     Row {
@@ -329,22 +334,26 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "The StatefulSet of etcd's own documentation has ports `etcd-client` and `etcd-server`, and its URLs begin with `$(URI_SCHEME)://`.",
         ours: Ours::Own(
-            "Variables in the arguments are resolved, so that scheme and port are found without settings. The test reads the template, and no test runs this StatefulSet.",
+            "Variables in the arguments are resolved, so that scheme and port are found without settings. Where the test runs it, members listen at the address of their pod alone.",
         ),
-        shown_by: &["the_likeliest_way_of_each_shape_is_the_right_one"],
+        shown_by: &[
+            "the_likeliest_way_of_each_shape_is_the_right_one",
+            "the_stateful_set_of_etcds_own_documentation_enrols_without_settings",
+        ],
     },
     Row {
         id: "Q41",
         theirs: "",
         asserted: "A probe shows no client certificate, so it fails, and kubelets restart members that serve.",
         ours: Ours::Own(
-            "A member that serves counts by the evidence of etcd, whatever its probe and the last report of its kubelet say. A member that a probe ends over and over is not replaced unasked. No test has a kubelet restart members for their probe.",
+            "A member that serves counts by the evidence of etcd, whatever its probe and the last report of its kubelet say. A member that a probe ends over and over is not replaced unasked.",
         ),
         shown_by: &[
             "a_serving_member_whose_readiness_probe_is_broken_still_counts",
             "a failing container of a member that serves is old news",
             "a_member_that_has_just_started_counts_when_it_is_ready_or_runs_for_a_while",
             "a_member_that_memory_or_a_probe_ends_is_never_replaced_unasked",
+            "a_probe_without_a_certificate_restarts_members_and_none_counts_as_dead",
         ],
     },
 ];
