@@ -90,13 +90,20 @@ fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal>
     (!insisted).then_some(Refusal::NotShown { data })
 }
 
-/// All other voters serve, and they make the majority with and without the voter that leaves.
+/// All other voters serve, and they make the majority with and without the voter that leaves. Where
+/// etcd does not list the target any more, no voter leaves: a learner joins those that are there.
 fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refusal> {
     let voters = snapshot.voters(grants, Some(target));
-    if voters < FEWEST_VOTERS {
-        return Some(Refusal::TooFewVoters { voters });
-    }
-    let others = voters.saturating_sub(1);
+    let others = if snapshot.member(target).is_some() {
+        if voters < FEWEST_VOTERS {
+            return Some(Refusal::TooFewVoters { voters });
+        }
+        voters.saturating_sub(1)
+    } else {
+        let members = snapshot.members.iter();
+        let listed = members.filter(|member| member.role == Role::Voter).count();
+        voters.min(u32::try_from(listed).unwrap_or(u32::MAX))
+    };
     let serving = snapshot.serving(grants, Some(target));
     let needed = others.max(majority(voters)).max(majority(others));
     (serving < needed).then_some(Refusal::NotAllServing { others, serving })

@@ -9,8 +9,8 @@ use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Mode, Place, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
-    Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted,
-    PodName, PodUid, Verdict, Volume, VolumeFinding, decide_claim, example,
+    Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, ExpectedVoters, MemberId,
+    Observation, Permitted, PodName, PodUid, Verdict, Volume, VolumeFinding, decide_claim, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -621,6 +621,22 @@ fn an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed() 
     };
     assert_eq!(proof, Some(Proof::Removed));
     assert_eq!(record.old_id, None);
+}
+
+/// No voter leaves, so the only one that is left need not be spared.
+#[test]
+fn removed_members_come_back_beside_the_only_voter_that_is_left() {
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
+    world.observation.expected = ExpectedVoters::default();
+    for n in [2, 1] {
+        world.list.pop();
+        world.silence(n);
+    }
+    assert_eq!(world.step(), "grant");
+    assert_eq!(world.step(), "add-learner");
 }
 
 #[test]
