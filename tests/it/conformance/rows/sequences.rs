@@ -8,13 +8,15 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A cluster is scaled from three members to one and back to three, and the claims of the two were kept. On its old claim etcd ends with `the member has been permanently removed`, over and over.",
         ours: Ours::Own(
-            "While the id of a removed member is on record, its pod is known by it: with `Auto` the member is replaced at once, with `Manual` when somebody asks. The record ends once etcd no longer lists the member and its pod is gone, as after this scale-in, and no test shows what is said of an old claim that comes back later.",
+            "The claim says whose data it has, by an annotation of the gate that outlives the record. So the pod is known as that of a removed member: a condition says so with the command that replaces it, and with `Auto` it is replaced at once. A learner joins beside the only voter, and the old claim goes.",
         ),
         shown_by: &[
             "an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed",
             "only_data_that_is_proven_to_be_lost_is_replaced_by_itself",
             "a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url",
-            "a_record_ends_with_the_member_and_its_pod_and_not_without_a_list",
+            "a_claim_says_whose_data_it_has_where_nothing_is_on_record",
+            "removed_members_come_back_beside_the_only_voter_that_is_left",
+            "members_on_the_claims_of_removed_ones_are_told_and_replaced",
         ],
     },
     Row {
@@ -134,13 +136,14 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A script deletes all five pods at once, and a `preStop` hook removes each member from etcd.",
         ours: Ours::Own(
-            "Two of five may go and the third delete is refused; a delete of the whole collection stops at the first refusal. Members that left the list count on, so that the majority does not shrink with it. The gate does not read hooks, so no message says that one removes members.",
+            "Two of five may go and the third delete is refused; a delete of the whole collection stops at the first refusal. Members that left the list count on, so that the majority does not shrink with it. Whoever asks is told where a hook in the template removes the member; a hook that calls a script is not read.",
         ),
         shown_by: &[
             "of_three_deletes_at_once_five_members_spare_two",
             "five voters spare no third one",
             "the member list shrinks further: five were seen, five count",
             "a_collection_delete_takes_one_member_and_stops_at_the_next",
+            "whoever_asks_is_told_of_a_hook_that_removes_the_member",
         ],
     },
     Row {
@@ -176,7 +179,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "For a restore somebody scales to zero, mounts the claims of the members in Jobs, writes other data to them, and scales back.",
         ours: Ours::Own(
-            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted (429, `last-copy`), mounted by a Job or not. The cluster id on which a majority agrees afterwards takes the place of the one on record, without an announcement.",
+            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted (429, `last-copy`), mounted by a Job or not. A new cluster id is a loss of data until somebody accepts it, unless `quorumgate.io/intent: bootstrap` announced it: the members serve, and none goes.",
         ),
         shown_by: &[
             "an_announced_hibernation_takes_every_member_and_waking_brings_them_back",
@@ -184,6 +187,7 @@ pub(super) const ROWS: &[Row] = &[
             "the_cluster_of_a_majority_takes_the_place_of_the_one_on_record",
             "everyone is in another cluster than recorded: they agree, so it is theirs",
             "claims_that_a_restore_job_mounts_stay",
+            "another_cluster_in_the_place_of_the_recorded_one_is_a_loss_until_accepted",
         ],
     },
     Row {
