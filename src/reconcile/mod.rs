@@ -17,6 +17,7 @@ mod lease;
 mod ledger_worker;
 mod look;
 mod members;
+mod not_guarded;
 mod redrive;
 mod replacement;
 mod report;
@@ -299,6 +300,9 @@ pub async fn run(
     ready.send_replace(true);
     let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
     supervisor.spawn_endless("update strategies", cancel.clone(), strategies);
+    for (kind, watch) in not_guarded::watches(&run) {
+        supervisor.spawn_endless(format!("watch of labelled {kind}s"), cancel.clone(), watch);
+    }
     dispatch::until_cancelled(&run, incoming, &supervisor, &cancel).await;
     Ok(())
 }

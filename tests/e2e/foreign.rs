@@ -54,6 +54,28 @@ async fn pods_of_a_stateful_set_that_is_not_enrolled_pass() -> Result<()> {
     world.close().await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_on_what_is_no_stateful_set_is_answered_by_an_event() -> Result<()> {
+    let world = World::new("foreign-label").await?;
+    bystanders::deployment(&world, "web", 1).await?;
+    bystanders::bare_pod(&world, "x-1").await?;
+    // The member comes first, so an Event on it would be there before the one on the other pod.
+    for labelled in ["pod/etcd-0", "deployment/web", "pod/x-1"] {
+        let label = ["label", labelled, "quorumgate.io/enroll=true"];
+        world.kubectl(&label).await?.success()?;
+    }
+    let told = eventually(SOON, "both are told that they are not guarded", || async {
+        let path = r#"jsonpath={range .items[?(@.reason=="NotGuarded")]}{.regarding.kind}/{.regarding.name} {end}"#;
+        let events = ["get", "events.events.k8s.io", "-o", path];
+        let told = world.kubectl(&events).await?.success()?;
+        ensure!(told.contains("Deployment/web") && told.contains("Pod/x-1"), "{told}");
+        Ok(told)
+    })
+    .await?;
+    ensure!(!told.contains("etcd-0"), "a member is guarded: {told}");
+    world.close().await
+}
+
 /// Deletes one of two pods and evicts the other while no member may go. Neither request is written
 /// to the ledger.
 async fn both_go_untouched(world: &World, labels: &str) -> Result<()> {

@@ -321,13 +321,13 @@ pub(super) const ROWS: &[Row] = &[
         id: "Q39",
         theirs: "",
         asserted: "The label to enrol is on something that is no StatefulSet: bare pods named `x-1`, an InstanceSet, a ReplicaSet.",
-        ours: Ours::Elsewhere {
-            because: "The gate enrols StatefulSets and looks at nothing else for its label, so no Event says that such pods are not guarded.",
-            instead: Some(
-                "pods of Jobs, ReplicaSets and DaemonSets, and bare pods with a name of their own, pass without a grant.",
-            ),
-        },
+        ours: Ours::Own(
+            "Nothing of it is guarded: its pods pass without a grant. A labelled Deployment, ReplicaSet or DaemonSet, and each labelled pod that is no StatefulSet's, gets a Warning `NotGuarded` that says so. A labelled pod of a StatefulSet without the label is told where the label belongs.",
+        ),
         shown_by: &[
+            "a_label_on_what_is_no_stateful_set_is_answered_by_an_event",
+            "whatever_is_labelled_and_no_stateful_set_is_told_that_it_is_not_guarded",
+            "a_pod_of_a_stateful_set_is_told_only_where_that_is_known_to_lack_the_label",
             "rule_1_pods_of_jobs_and_deployments_are_foreign_at_no_cost",
             "rule_1_a_bare_pod_with_the_members_labels_and_a_name_of_its_own_is_foreign",
             "pods_of_a_job_with_the_members_labels_pass",
