@@ -28,11 +28,12 @@ use super::Run;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::strategy::kind;
 use super::workers::{RESYNC, Wake};
+use crate::api::names::PROCEED_WITHOUT_QUORUM;
 use crate::causes::causes;
 use crate::judge::SeenVersions;
 use crate::ledger::LedgerError;
 use crate::observe::{ObserveError, first_ordinal};
-use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
+use crate::plan::{Desired, Next, Step, WaitingOn, ignored, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
@@ -179,12 +180,16 @@ impl Driver {
             Next::Act(steps) => self.carry_out(&look, steps.iter()).await,
             Next::Done | Next::Wait(_) => (Made::Nothing, None),
         };
+        let annotations = look.page.budget().metadata.annotations.as_ref();
+        let accepted = annotations.and_then(|a| a.get(PROCEED_WITHOUT_QUORUM));
+        let ignored = accepted.and_then(|named| ignored(named, &look.snapshot, &desired));
         let scene = Scene {
             target: look.snapshot.update_revision.as_deref(),
             progress: progress(&look.snapshot, &desired),
             next: &next,
             made: made.step(),
             refused: refused.as_ref(),
+            ignored: ignored.as_ref(),
             generation: look.page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         };

@@ -43,3 +43,4 @@ pub use state::{Absent, State};
 pub use step::{Action, Because, Departure, Part, Step};
 pub use version::{Defect, Version};
 pub use waiting::WaitingOn;
+pub use without_quorum::{Ignored, ignored};

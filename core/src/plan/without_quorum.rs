@@ -3,6 +3,7 @@
 //! The rollout waits until the owner lets exactly this revision go on without quorum. Then it
 //! replaces one member after the other.
 
+use super::Desired;
 use super::board::Board;
 use super::desired::Obstacle;
 use super::next::{Next, Steps};
@@ -10,6 +11,43 @@ use super::slot::{Granted, Revision, Slot};
 use super::state::State;
 use super::step::{Because, Step};
 use super::waiting::WaitingOn;
+use crate::quorum::{Grants, Snapshot};
+
+/// The reason why the owner's permission to go on without quorum has no effect. `Display` is a
+/// sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+pub enum Ignored {
+    /// The permission is for another revision.
+    #[display(
+        "quorumgate.io/proceed-without-quorum is set and has no effect: it names {named}, and the update revision is {revision}"
+    )]
+    OtherRevision {
+        /// The revision that the annotation names.
+        named: String,
+        /// The update revision.
+        revision: String,
+    },
+    /// Updated and outdated members form a quorum together, so that none has to be given up.
+    #[display(
+        "quorumgate.io/proceed-without-quorum is set and has no effect: this change can be rolled one by one, so no quorum is given up for it"
+    )]
+    NoObstacle,
+}
+
+/// Why the permission for the revision `named` has no effect on the rollout. `None` where it has
+/// one, and while the update revision is not known.
+pub fn ignored(named: &str, snapshot: &Snapshot, desired: &Desired) -> Option<Ignored> {
+    let revision = snapshot.update_revision.as_ref()?;
+    if revision != named {
+        return Some(Ignored::OtherRevision {
+            named: named.to_owned(),
+            revision: revision.clone(),
+        });
+    }
+    let grants = Grants::default();
+    let board = Board::of(snapshot, &grants, desired);
+    board.obstacle().is_none().then_some(Ignored::NoObstacle)
+}
 
 impl Board<'_> {
     /// The obstacle, if there is more than one member.

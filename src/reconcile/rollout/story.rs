@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use crate::api::{
     QuorumDisruptionBudgetStatus, RolloutStatus, StepStatus, WaitingStatus, condition,
 };
-use crate::plan::{Next, Progress, Step, WaitingOn};
+use crate::plan::{Ignored, Next, Progress, Step, WaitingOn};
 use crate::reconcile::condition::put;
 
 /// The facts for the report after a look.
@@ -22,6 +22,9 @@ pub(super) struct Scene<'a> {
     pub(super) made: Option<&'a Step>,
     /// The reason why the next step was refused, if it was.
     pub(super) refused: Option<&'a WaitingOn>,
+    /// Why the owner's permission to go on without quorum has no effect, if there is one that has
+    /// none.
+    pub(super) ignored: Option<&'a Ignored>,
     /// The generation of the budget's spec.
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
@@ -75,10 +78,18 @@ impl Scene<'_> {
         let since = before.filter(|before| before.reason == reason);
         WaitingStatus {
             reason: reason.into(),
-            message: waiting.to_string(),
+            message: self.words(waiting),
             since: since
                 .and_then(|before| before.since.clone())
                 .or_else(|| Some(self.now.clone())),
+        }
+    }
+
+    /// The wait in words, with the annotation that a person set and that does not end it.
+    fn words(&self, waiting: &WaitingOn) -> String {
+        match self.ignored {
+            Some(ignored) => format!("{waiting}; {ignored}"),
+            None => waiting.to_string(),
         }
     }
 
@@ -96,15 +107,15 @@ impl Scene<'_> {
             (Some(stuck), _) if stuck.is_stuck() => (
                 "False",
                 stuck.slug().to_upper_camel_case(),
-                stuck.to_string(),
+                self.words(stuck),
             ),
             (Some(waiting @ WaitingOn::Paused(_)), _) => {
-                ("Unknown", "Paused".into(), waiting.to_string())
+                ("Unknown", "Paused".into(), self.words(waiting))
             }
             (Some(waiting), _) => (
                 "True",
                 waiting.slug().to_upper_camel_case(),
-                waiting.to_string(),
+                self.words(waiting),
             ),
             (None, Next::Done) => (
                 "True",

@@ -59,7 +59,10 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     wish(&world, json!({"paused": true})).await?;
     waits_on(&world, &target, &["paused"]).await?;
     wish(&world, json!({"paused": false})).await?;
-    waits_on(&world, &target, &["obstacle"]).await?;
+    let told = waits_on(&world, &target, &["obstacle"]).await?;
+    let message = told.waiting_on.context("no wait")?.message;
+    let no_effect = format!("has no effect: it names {old}, and the update revision is {target}");
+    ensure!(message.ends_with(&no_effect), "{message}");
     let gone = watched.gone();
     ensure!(gone.is_empty(), "{gone:?} went");
 

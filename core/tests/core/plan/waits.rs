@@ -403,6 +403,25 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
 }
 
 #[test]
+fn a_permission_to_go_on_without_quorum_says_why_it_has_no_effect() {
+    let said = |scene: &Scene, named: &str| {
+        let ignored = quorumgate_core::plan::ignored(named, &scene.snapshot(), &scene.desired);
+        ignored.map(|ignored| ignored.to_string())
+    };
+    let apart = Scene::of(3).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert_eq!(said(&apart, "new"), None, "it has its effect");
+    let other = said(&apart, "old").unwrap();
+    let names = "has no effect: it names old, and the update revision is new";
+    assert!(other.ends_with(names), "{other}");
+    let plain = Scene::of(3);
+    let needless = said(&plain, "new").unwrap();
+    assert!(needless.contains("can be rolled one by one"), "{needless}");
+    assert_eq!(said(&plain, "old"), Some(other), "as of an earlier rollout");
+    let alone = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert_eq!(said(&alone, "new"), Some(needless));
+}
+
+#[test]
 fn a_single_member_has_nobody_to_be_kept_from() {
     let scene = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(scene.says(), "delete a: it is an outdated leader");

@@ -22,6 +22,7 @@ fn scene<'a>(next: &'a Next, now: &'a Time, updated: u32) -> Scene<'a> {
         next,
         made: None,
         refused: None,
+        ignored: None,
         generation: Some(4),
         now,
     }
@@ -139,4 +140,32 @@ fn a_rollout_that_begins_counts_its_own_pods_at_once_and_leaves_them_to_the_obse
     assert_eq!(status.updated_members, Some(0));
     scene(&next, &at(12), 1).show(&mut status);
     assert_eq!(status.updated_members, Some(0));
+}
+
+#[test]
+fn a_permission_that_has_no_effect_is_told_wherever_the_rollout_waits() {
+    let ignored = Ignored::NoObstacle;
+    let now = at(10);
+    for waiting in [WaitingOn::Revision, paused()] {
+        let plain = waiting.to_string();
+        let waits = Next::Wait(waiting);
+        let mut status = QuorumDisruptionBudgetStatus::default();
+        let with = Scene {
+            ignored: Some(&ignored),
+            ..scene(&waits, &now, 0)
+        };
+        with.show(&mut status);
+        let told = status.rollout.clone().unwrap().waiting_on.unwrap().message;
+        assert_eq!(told, format!("{plain}; {ignored}"));
+        assert_eq!(status.conditions[0].message, told);
+        scene(&waits, &now, 0).show(&mut status);
+        assert_eq!(status.conditions[0].message, plain);
+    }
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    let done = Scene {
+        ignored: Some(&ignored),
+        ..scene(&Next::Done, &now, 3)
+    };
+    done.show(&mut status);
+    assert!(!status.conditions[0].message.contains("proceed"));
 }
