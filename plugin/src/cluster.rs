@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use quorumgate::api::{
-    Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
+    DataPlace, Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
     QuorumDisruptionBudgetStatus, Updater, condition, names,
 };
 use quorumgate::observe::{OverrideState, standing};
@@ -58,6 +58,8 @@ pub(crate) struct Member {
     pub(crate) role: MemberRole,
     pub(crate) leads: bool,
     pub(crate) serving: bool,
+    /// Where it has its data. Absent for a member without a pod of the StatefulSet.
+    pub(crate) data: Option<DataPlace>,
     /// Why it does not serve.
     pub(crate) why: Option<String>,
     /// The permissions that are still in use: what, for whom, since when.
@@ -224,6 +226,7 @@ impl Cluster {
                 "  MEMBER",
                 "ROLE",
                 "SERVES",
+                "DATA",
                 "WHY NOT, OR WHAT IT IS PERMITTED",
             ],
             rows,
@@ -278,12 +281,21 @@ impl Member {
             (true, false) => ("leaves", Tone::Uneasy),
             (false, _) => ("no", Tone::Bad),
         };
+        let (data, data_tone) = match self.data {
+            Some(DataPlace::Claim) => ("claim", Tone::Plain),
+            Some(DataPlace::SharedClaim) => ("shared claim", Tone::Uneasy),
+            Some(DataPlace::Node) => ("node", Tone::Uneasy),
+            Some(DataPlace::Pod) => ("pod", Tone::Uneasy),
+            Some(DataPlace::Unknown) => ("unknown", Tone::Uneasy),
+            None => ("", Tone::Plain),
+        };
         let why = self.why.iter().chain(&self.permitted);
         let why = why.map(String::as_str).collect::<Vec<_>>().join("; ");
         vec![
             cell(format!("  {}", self.name), Tone::Plain),
             cell(role, Tone::Plain),
             cell(serves, tone),
+            cell(data, data_tone),
             cell(why, Tone::Plain),
         ]
     }
@@ -297,6 +309,7 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
         role: member.role,
         leads: leader == Some(member.name.as_str()),
         serving: member.serving,
+        data: member.data,
         why: member.why.clone(),
         permitted: Vec::new(),
     };
@@ -329,6 +342,7 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
                 role: MemberRole::Voter,
                 leads: false,
                 serving: false,
+                data: None,
                 why: Some("the gate does not see it now".to_owned()),
                 permitted: permitted.collect(),
             });
@@ -468,8 +482,8 @@ pub(crate) mod tests {
                 "voters": 3, "currentHealthy": 1, "desiredHealthy": 2, "disruptionsAllowed": 0,
                 "leader": "etcd-0",
                 "members": [
-                    {"name": "etcd-0", "pod": "etcd-0", "role": "Voter", "serving": true},
-                    {"name": "etcd-1", "pod": "etcd-1", "role": "Voter", "serving": true},
+                    {"name": "etcd-0", "pod": "etcd-0", "role": "Voter", "serving": true, "data": "Claim"},
+                    {"name": "etcd-1", "pod": "etcd-1", "role": "Voter", "serving": true, "data": "Pod"},
                     {"name": "etcd-2", "pod": "etcd-2", "role": "Voter", "serving": false,
                      "why": "it refused the connection"},
                 ],
@@ -503,9 +517,9 @@ pub(crate) mod tests {
         }
         let details = told.details(Paint::Never);
         for words in [
-            "etcd-0  leader  yes",
-            "etcd-1  voter   leaves  permitted to go, asked by jane, ",
-            "etcd-2  voter   no      it refused the connection",
+            "etcd-0  leader  yes     claim",
+            "etcd-1  voter   leaves  pod    permitted to go, asked by jane, ",
+            "etcd-2  voter   no             it refused the connection",
             "GateActive is False (NotAsked): the namespace lost its label",
         ] {
             assert!(details.contains(words), "{words}: {details}");

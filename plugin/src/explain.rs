@@ -1,6 +1,9 @@
 //! `kubectl quorum explain`: whether a pod may go now, and why not.
 
 use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use quorumgate::observe::idle_containers;
 use serde::Serialize;
 
 use crate::End;
@@ -22,6 +25,8 @@ struct Explanation<'a> {
     answer: &'a Answer,
     #[serde(rename = "do")]
     remedy: Option<String>,
+    /// What its node says of the containers that do not run.
+    containers: &'a [String],
     cluster: Option<&'a Cluster>,
 }
 
@@ -42,18 +47,23 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
         .iter()
         .find(|cluster| cluster.has_pod(namespace, pod));
     let end = end(&answer);
+    let containers = containers(of, namespace, pod).await;
     if let Some(form) = options.output {
         let explanation = Explanation {
             namespace,
             pod,
             answer: &answer,
             remedy: what_to_do(&answer),
+            containers: &containers,
             cluster,
         };
         print_as(form, &explanation)?;
         return Ok(end);
     }
     let mut told = verdict(&format!("{namespace}/{pod}"), &answer, cluster);
+    for words in unsaid(&containers, pod, cluster) {
+        told += &format!("  pod   {words}\n");
+    }
     if let Some(cluster) = cluster {
         told += &format!(
             "\n{}/{}, as the gate last saw it\n",
@@ -63,6 +73,30 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     }
     print(&told)?;
     Ok(end)
+}
+
+/// What the node says now of the pod's containers that do not run.
+async fn containers(of: &Kubernetes, namespace: &str, name: &str) -> Vec<String> {
+    let pods: Api<Pod> = Api::namespaced(of.client.clone(), namespace);
+    match pods.get_opt(name).await {
+        Ok(pod) => pod.as_ref().map(idle_containers).unwrap_or_default(),
+        Err(error) => vec![format!("its containers could not be read: {error}")],
+    }
+}
+
+/// The words that the line of the pod's member does not have already.
+fn unsaid<'a>(
+    containers: &'a [String],
+    pod: &str,
+    cluster: Option<&Cluster>,
+) -> impl Iterator<Item = &'a String> {
+    let mut members = cluster.into_iter().flat_map(|cluster| &cluster.members);
+    let member = members.find(|member| member.pod.as_deref() == Some(pod));
+    let said = member.and_then(|member| member.why.clone());
+    let said = said.unwrap_or_default();
+    containers
+        .iter()
+        .filter(move |words| !said.contains(*words))
 }
 
 fn end(answer: &Answer) -> End {
@@ -187,6 +221,21 @@ mod tests {
         ] {
             assert_eq!(end(&answer), expected, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn a_container_that_does_not_run_is_told_once() {
+        let mut cluster = degraded();
+        let etcd = "container etcd: ImagePullBackOff, no such image".to_owned();
+        let sidecar = "container backup: CrashLoopBackOff".to_owned();
+        let containers = [etcd.clone(), sidecar.clone()];
+        let told = |cluster: Option<&Cluster>| -> Vec<String> {
+            unsaid(&containers, "etcd-2", cluster).cloned().collect()
+        };
+        assert_eq!(told(None), containers, "no cluster has the pod");
+        assert_eq!(told(Some(&cluster)), containers, "the gate has yet to look");
+        cluster.members[2].why = Some(format!("it refused the connection; {etcd}"));
+        assert_eq!(told(Some(&cluster)), [sidecar]);
     }
 
     #[test]

@@ -219,6 +219,21 @@ pub(super) fn trouble(pod: &Pod, named: Option<&str>) -> Option<String> {
     etcd.into_iter().chain(before).find_map(of_container)
 }
 
+/// The words of the node about each container that does not run although it should.
+pub fn idle_containers(pod: &Pod) -> Vec<String> {
+    let Some(status) = &pod.status else {
+        return Vec::new();
+    };
+    let lists = [&status.init_container_statuses, &status.container_statuses];
+    let reported = lists.into_iter().flatten().flatten();
+    let runs =
+        |status: &ContainerStatus| status.state.as_ref().is_some_and(|s| s.running.is_some());
+    reported
+        .filter(|status| !runs(status))
+        .filter_map(of_container)
+        .collect()
+}
+
 fn of_container(status: &ContainerStatus) -> Option<String> {
     let ended = last_end(status).filter(|ended| ended.exit_code != 0);
     let waiting = status.state.as_ref().and_then(|s| s.waiting.as_ref());

@@ -54,7 +54,7 @@ pub use belonging::{is_stateful_set, named_after};
 pub use bound_node::bound_to;
 pub use claims::{ClaimIdentity, PodData};
 pub use cluster_of_pod::Identity;
-pub use containers::etcd_history;
+pub use containers::{etcd_history, idle_containers};
 pub use enrolment::{is_enrolled, labels_enrol, labels_opt_out, opts_out};
 pub use error::ObserveError;
 pub use etcd_container::EtcdContainer;
