@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::auth::AuthSpec;
+use super::backups::BackupsSpec;
 use super::data_protection::DataProtectionSpec;
 use super::defragmentation::DefragmentationSpec;
 use super::duration::Bounds;
@@ -89,6 +90,9 @@ pub struct QuorumDisruptionBudgetSpec {
     /// How the data of the members is protected.
     #[serde(default, skip_serializing_if = "is_default")]
     pub data_protection: DataProtectionSpec,
+    /// When the backups of the cluster count as too old.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub backups: BackupsSpec,
     /// Choices of the cluster's owner about what may be disrupted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: PolicySpec,

@@ -7,6 +7,7 @@
 
 mod amount;
 mod auth;
+mod backups;
 #[expect(
     unreachable_pub,
     reason = "`KubeSchema` derives a copy of the type that nobody else sees"
@@ -41,6 +42,7 @@ mod way;
 
 pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
+pub use backups::BackupsSpec;
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 pub use crds::{crds_yaml, etcd_members_crd_yaml};
 pub use data_protection::{

@@ -143,7 +143,7 @@ pub struct QuorumDisruptionBudgetStatus {
     /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
     /// `DataIntact`, `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
     /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Enrolled`,
-    /// `Defragmented` and `DataProtected`.
+    /// `Defragmented`, `DataProtected` and `BackupsRecent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -296,4 +296,7 @@ pub mod condition {
     /// True: no member has to be replaced, and none is kept from starting. Absent until the first
     /// one was.
     pub const DATA_PROTECTED: &str = "DataProtected";
+    /// True: the latest snapshot of the cluster is not too old. Absent where no Lease of
+    /// etcd-backup-restore tells of snapshots.
+    pub const BACKUPS_RECENT: &str = "BackupsRecent";
 }

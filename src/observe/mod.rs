@@ -70,7 +70,7 @@ pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
 pub use self_joining::leaves_by;
 pub use set_surroundings::{SetOwner, SetSurroundings};
-pub use sidecar::{SidecarStarts, starts};
+pub use sidecar::{SidecarStarts, SnapshotLeases, snapshot_leases, starts};
 pub use start_guard::{StartGuard, data_in_pods, finding, is_held, membership};
 pub use teardown::{first_ordinal, replicas};
 pub use ways::{FailedWay, Trial, advice, words as words_of_way};

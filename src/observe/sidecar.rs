@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
+use super::belonging::controller;
 use super::settings::Settings;
 use super::ways::{Credentials, authority_in};
 use super::{Observer, World, containers, endpoints, pods};
@@ -21,6 +23,44 @@ const CA_VOLUME: &str = "backup-restore-ca";
 
 /// The port of the container where no flag names another.
 const PORT: u16 = 8080;
+
+/// The names of the Leases that etcd-backup-restore renews for its snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotLeases {
+    /// The Lease for full snapshots.
+    pub full: String,
+    /// The Lease for delta snapshots.
+    pub delta: String,
+}
+
+/// The Leases that an etcd-backup-restore in the pods of this StatefulSet renews, by its flags. By
+/// etcd-druid's convention they are named after the owner. `None` if there is no such container.
+pub fn snapshot_leases(set: &StatefulSet) -> Option<SnapshotLeases> {
+    let pod = set.spec.as_ref()?.template.spec.as_ref()?;
+    let restartable = pod.init_containers.iter().flatten();
+    pod.containers
+        .iter()
+        .chain(restartable)
+        .find_map(|container| {
+            let settings = Settings::of(container);
+            let flag = |kind| settings.flag(&format!("{kind}-snapshot-lease-name"));
+            let (full, delta) = (flag("full"), flag("delta"));
+            let renews = settings.is_on("enable-snapshot-lease-renewal");
+            let is_one = renews || full.is_some() || delta.is_some() || container.name == NAME;
+            let default = |kind| {
+                if renews {
+                    return format!("{kind}-snapshot-revisions");
+                }
+                let owner = controller(&set.metadata).map(|owner| owner.name.clone());
+                let owner = owner.or_else(|| set.metadata.name.clone());
+                format!("{}-{kind}-snap", owner.unwrap_or_default())
+            };
+            is_one.then(|| SnapshotLeases {
+                full: full.map_or_else(|| default("full"), |flag| flag.value),
+                delta: delta.map_or_else(|| default("delta"), |flag| flag.value),
+            })
+        })
+}
 
 /// The starts of etcd's container and of the one beside it, in one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +176,43 @@ mod tests {
             ]},
         });
         starts(&serde_json::from_value(pod).unwrap(), None)
+    }
+
+    #[test]
+    fn snapshot_leases_are_those_of_the_flags_or_of_the_convention() {
+        let of = |container: Value, owners: Value| {
+            let set = json!({
+                "metadata": {"name": "etcd", "ownerReferences": owners},
+                "spec": {"serviceName": "etcd", "selector": {}, "template": {"spec": {"containers": [{"name": "etcd"}, container]}}},
+            });
+            snapshot_leases(&serde_json::from_value(set).unwrap())
+        };
+        let names = |full: &str, delta: &str| {
+            let (full, delta) = (full.to_owned(), delta.to_owned());
+            Some(SnapshotLeases { full, delta })
+        };
+        let flags = json!([
+            "--enable-snapshot-lease-renewal=true",
+            "--full-snapshot-lease-name=f",
+            "--delta-snapshot-lease-name",
+            "d"
+        ]);
+        assert_eq!(
+            of(json!({"name": "x", "args": flags}), json!([])),
+            names("f", "d")
+        );
+        let renews = json!({"name": "x", "args": ["--enable-snapshot-lease-renewal"]});
+        let own = names("full-snapshot-revisions", "delta-snapshot-revisions");
+        assert_eq!(of(renews, json!([])), own);
+        let beside = json!({"name": NAME});
+        let convention = of(beside.clone(), json!([]));
+        assert_eq!(convention, names("etcd-full-snap", "etcd-delta-snap"));
+        let owner = json!([{"apiVersion": "a/v1", "kind": "Etcd", "name": "main", "uid": "1", "controller": true}]);
+        assert_eq!(
+            of(beside, owner),
+            names("main-full-snap", "main-delta-snap")
+        );
+        assert_eq!(of(json!({"name": "metrics"}), json!([])), None);
     }
 
     #[test]

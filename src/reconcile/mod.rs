@@ -7,6 +7,7 @@
 //! else. Every replica runs all loops. Work that is needed only once is done by the leader
 //! ([`lease`]).
 
+mod backups;
 mod companion;
 mod condition;
 mod defragmentation;

@@ -18,6 +18,7 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::backups::Backups;
 use super::enrol::made_here;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
@@ -29,7 +30,7 @@ use super::{Run, companion, defragmentation, redrive, replacement, strategy, vol
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
-use crate::observe::{is_enrolled, opts_out, words_of_way};
+use crate::observe::{ObserveError, is_enrolled, opts_out, words_of_way};
 use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
@@ -63,6 +64,7 @@ struct Eyes {
     directories: Directories,
     notes: Notes,
     joins: Joins,
+    backups: Backups,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
     /// When a look first showed that data is lost, if the latest did, too.
@@ -82,6 +84,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         directories: Directories::default(),
         notes: Notes::default(),
         joins: Joins::default(),
+        backups: Backups::default(),
         members: None,
         lost_since: None,
     };
@@ -162,6 +165,7 @@ impl Eyes {
             if let Some(again) = again {
                 soon = soon.min(again);
             }
+            self.backups.read(&self.run, &look).await;
             if let Some(deferred) = self.show(&look).await? {
                 soon = soon.min(deferred);
             }
@@ -289,11 +293,19 @@ impl Eyes {
             None => look.page.clone(),
         };
         let before = page.status().cloned().unwrap_or_default();
+        let max_age = page.budget().spec.max_age_of_backups();
+        let max_age = max_age.map_err(ObserveError::Spec)?;
         let mut after = self.shown(look, &page, &before);
         if look.world.stateful_set().is_some() {
             after.joins_by = Box::pin(self.joins.read(run, look)).await;
         }
-        let state = state(page.budget(), &after);
+        let (generation, at) = (page.budget().metadata.generation, Time(run.clock.now()));
+        self.backups
+            .show(&mut after.conditions, max_age, generation, &at);
+        let state = ClusterState {
+            backups: self.backups.times(),
+            ..state(page.budget(), &after)
+        };
         run.metrics.clusters.state(&self.cluster, &state);
         match report::urgency(&before, &after) {
             Urgency::None => return Ok(None),
@@ -478,6 +490,7 @@ fn state<'a>(
         open_grants: i64::try_from(status.grants.len()).unwrap_or(i64::MAX),
         oldest_grant: causes.filter_map(|cause| cause.at.parse().ok()).min(),
         conditions: conditions.collect(),
+        backups: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod asking;
 mod authentication;
+mod backups;
 mod budgets;
 mod bystanders;
 mod certificates;

@@ -148,6 +148,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::GATE_ACTIVE,
         condition::DATA_INTACT,
         condition::ALARMS_CLEAR,
+        condition::BACKUPS_RECENT,
     ];
     let mut asked = BTreeSet::new();
     for alert in alerts() {

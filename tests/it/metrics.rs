@@ -40,6 +40,10 @@ const WHEN: &[(&str, &str)] = &[
         "After a renewal: each replica counts it within seconds.",
     ),
     (
+        "cluster_backup_timestamp_seconds",
+        "Alert [QuorumgateBackupsOld](runbooks.md#quorumgatebackupsold): `time()` minus this is the age.",
+    ),
+    (
         "cluster_condition",
         "Most alerts of clusters: quorum, force, trust, rollout, cluster id, evidence.",
     ),
@@ -165,7 +169,7 @@ const HEAD: &str = "# Metrics
 `GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [runbooks.md](runbooks.md).
 
 How many series there are is bounded: the values of every label are words of the program, but for `namespace`, `cluster` and `peer`. Series with `namespace` and `cluster` come from the replica
-that leads only, and go with the budget. A cluster has six of them, and one per condition of its budget (at most twelve). `peer` is a pod of another replica, and goes with it.
+that leads only, and go with the budget. A cluster has six of them, one per kind of snapshot where its backups are known, and one per condition of its budget (at most fifteen). `peer` is a pod of another replica, and goes with it.
 
 The chart has a Grafana dashboard of them (`dashboard.enabled`). Here are its panels while `make demo` plays, drawn by `make dashboard` from a Prometheus that reads both replicas every second:
 
@@ -333,6 +337,7 @@ fn shown() -> Metrics {
     let state = ClusterState {
         oldest_grant: Some(jiff::Timestamp::UNIX_EPOCH),
         conditions: vec![["a", "a", "a"]],
+        backups: vec![("a", jiff::Timestamp::UNIX_EPOCH)],
         ..ClusterState::default()
     };
     metrics.clusters.state(&cluster, &state);

@@ -1,6 +1,7 @@
 //! Metrics of clusters. Only the replica that leads has any, so that there is one series of each,
-//! and only for clusters that have a budget. A cluster has six numbers, and one series per
-//! condition of its budget, whose labels hold what the condition says now.
+//! and only for clusters that have a budget. A cluster has six numbers, the times of its backups
+//! where they are known, and one series per condition of its budget, whose labels hold what the
+//! condition says now.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ pub struct ClusterState<'a> {
     pub oldest_grant: Option<jiff::Timestamp>,
     /// The type, the status and the reason of each condition.
     pub conditions: Vec<[&'a str; 3]>,
+    /// The times of the latest snapshots, each with its kind.
+    pub backups: Vec<(&'static str, jiff::Timestamp)>,
 }
 
 /// The facts of one cluster, as they are kept for the next scrape.
@@ -45,6 +48,8 @@ struct Facts {
     /// In seconds of Unix time.
     oldest_grant: Option<f64>,
     conditions: Box<[[Arc<str>; 3]]>,
+    /// In seconds of Unix time, each with the kind of the snapshot.
+    backups: Box<[(&'static str, f64)]>,
 }
 
 /// The part of a cluster that is shown.
@@ -139,12 +144,14 @@ impl ClusterMetrics {
         let conditions = conditions.map(|condition| condition.map(|word| shown.word(word)));
         let conditions = conditions.collect();
         if let Some(cluster) = shown.cluster(cluster) {
-            let oldest_grant = state.oldest_grant;
+            let seconds = |at: jiff::Timestamp| at.as_duration().as_secs_f64();
+            let backups = state.backups.iter();
             cluster.facts = Some(Facts {
                 enforced: state.enforced,
                 open_grants: state.open_grants,
-                oldest_grant: oldest_grant.map(|at| at.as_duration().as_secs_f64()),
+                oldest_grant: state.oldest_grant.map(seconds),
                 conditions,
+                backups: backups.map(|(kind, at)| (*kind, seconds(*at))).collect(),
             });
         }
     }
@@ -212,6 +219,16 @@ impl Collector for Series {
                 .filter_map(|(of, f)| Some((of, f.oldest_grant?))),
             encoder,
         )?;
+        let backups = facts.clone().flat_map(|([namespace, cluster], facts)| {
+            let backups = facts.backups.iter();
+            backups.map(move |(kind, at)| ([namespace, cluster, ("kind", *kind)], *at))
+        });
+        gauge(
+            ("cluster_backup_timestamp", Some(&Unit::Seconds)),
+            "When a cluster was last backed up, by the kind of the snapshot, Unix time; absent where no Lease tells it",
+            backups,
+            encoder,
+        )?;
         let conditions = facts.flat_map(|([namespace, cluster], facts)| {
             let conditions = facts.conditions.iter();
             conditions.map(move |[condition, status, reason]| {
@@ -273,6 +290,7 @@ mod tests {
             open_grants: 1,
             oldest_grant: Some(jiff::Timestamp::from_second(1_800_000_000).unwrap()),
             conditions: vec![["QuorumHealthy", status, reason]],
+            backups: vec![("full", jiff::Timestamp::from_second(1_700_000_000).unwrap())],
         }
     }
 
@@ -305,6 +323,7 @@ mod tests {
             format!("quorumgate_cluster_enforced{of} 1"),
             format!("quorumgate_cluster_open_grants{of} 1"),
             format!("quorumgate_cluster_oldest_grant_timestamp_seconds{of} 1800000000.0"),
+            r#"quorumgate_cluster_backup_timestamp_seconds{namespace="ns",cluster="etcd",kind="full"} 1700000000.0"#.to_owned(),
             r#"quorumgate_cluster_condition{namespace="ns",cluster="etcd",condition="QuorumHealthy",status="False",reason="QuorumLost"} 1"#.to_owned(),
         ];
         assert_eq!(series(&metrics), expected);
@@ -365,13 +384,13 @@ mod tests {
         assert_eq!(series(&metrics), [""; 0]);
         metrics.clusters.leads(true);
         show();
-        assert_eq!(series(&metrics).len(), 7);
+        assert_eq!(series(&metrics).len(), 8);
         metrics.clusters.leads(false);
         assert_eq!(series(&metrics), [""; 0]);
         metrics.clusters.leads(true);
         metrics
             .clusters
             .state(&cluster, &state("False", "QuorumLost"));
-        assert_eq!(series(&metrics).len(), 4);
+        assert_eq!(series(&metrics).len(), 5);
     }
 }

@@ -1,0 +1,48 @@
+//! The age of a cluster's backups, by the Leases that etcd-backup-restore renews.
+
+use anyhow::Result;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use quorumgate::api::condition;
+use quorumgate_testbed::etcd_cluster::Tls;
+use serde_json::json;
+
+use crate::world::World;
+
+/// Renews the Lease for snapshots of this kind, as a sidecar does that took one `age` ago.
+async fn renew(world: &World, kind: &str, age: SignedDuration) -> Result<()> {
+    let name = format!("etcd-{kind}-snap");
+    let at = Timestamp::now().checked_sub(age)?;
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+        "spec": {"holderIdentity": "7", "renewTime": at.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()},
+    });
+    let leases: Api<Lease> = world.sandbox.api();
+    let params = PatchParams::apply("backup-restore").force();
+    leases.patch(&name, &params, &Patch::Apply(lease)).await?;
+    Ok(())
+}
+
+async fn is(world: &World, status: &str, reason: &str) -> Result<()> {
+    let wanted = (status, reason);
+    world
+        .reported(condition::BACKUPS_RECENT, |shown| {
+            (shown.status.as_str(), shown.reason.as_str()) == wanted
+        })
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_are_as_old_as_the_leases_of_the_sidecar_say() -> Result<()> {
+    let world = World::builder("backups")
+        .etcd(|etcd| etcd.replicas(1).backup_restore(Tls::None))
+        .start()
+        .await?;
+    renew(&world, "full", SignedDuration::from_hours(30)).await?;
+    is(&world, "False", "TooOld").await?;
+    renew(&world, "delta", SignedDuration::from_hours(1)).await?;
+    is(&world, "True", "Recent").await?;
+    world.close().await
+}
