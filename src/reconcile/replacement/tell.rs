@@ -287,6 +287,7 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::NoSuchMember => "NoSuchMember",
         Refusal::NoList => "NoList",
         Refusal::TooFewVoters { .. } => "TooFewVoters",
+        Refusal::SeveralRemoved { .. } => "SeveralRemoved",
         Refusal::NotAllServing { .. } => "NotAllServing",
         Refusal::Learner { .. } => "Learner",
         Refusal::Corrupt { .. } => "Corrupt",

@@ -8,8 +8,11 @@ use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
 
+use serde_json::json;
+
 use super::{
-    finished, gates, is_whole_without, nothing_is_lost, protected, recorded, request, write_some,
+    finished, gates, is_whole_without, nothing_is_lost, protected, recorded, request, wish,
+    write_some,
 };
 use crate::world::{SOON, World};
 
@@ -76,41 +79,53 @@ async fn a_pod_on_a_new_claim_waits_although_the_budget_is_new_too() -> Result<(
     world.close().await
 }
 
+/// Removes the last members from etcd and scales in, and out again on the claims that stayed.
+async fn scale_in_and_out(world: &World, replicas: u32) -> Result<()> {
+    for n in (replicas..3).rev() {
+        world.etcd.remove(&format!("etcd-{n}")).await?;
+        let scaled = || world.etcd.scale(n);
+        eventually(SOON, "the scale-in is accepted", scaled).await?;
+    }
+    eventually(SOON, "the others are gone", || async {
+        let pods = world.etcd.pods().await?.len();
+        let status = world.budget().await?.status.unwrap_or_default();
+        let recorded = status.volumes.len();
+        let left = usize::try_from(replicas)?;
+        ensure!(pods == left && recorded == left, "{pods}, {recorded}");
+        anyhow::Ok(())
+    })
+    .await?;
+    Ok(world.etcd.scale(3).await?)
+}
+
 /// On the data of a removed member etcd ends over and over. Its record ended with the member, and
 /// its claim says whose data it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result<()> {
-    let world = protected("three-one-three", EtcdVersion::default(), "Manual").await?;
+    let world = protected("three-two-three", EtcdVersion::default(), "Manual").await?;
     noted(&world).await?;
     let before = write_some(&world.etcd).await?;
-    let removed = world.etcd.member("etcd-1").await?.id;
-    for (leaving, replicas) in [("etcd-2", 2), ("etcd-1", 1)] {
-        world.etcd.remove(leaving).await?;
-        let scaled = || world.etcd.scale(replicas);
-        eventually(SOON, "the scale-in is accepted", scaled).await?;
-    }
-    eventually(SOON, "one pod is left", || async {
-        let pods = world.etcd.pods().await?;
-        ensure!(pods.len() == 1, "there are {}", pods.len());
-        let status = world.budget().await?.status.unwrap_or_default();
-        ensure!(status.volumes.len() == 1, "{:?}", status.volumes);
-        Ok(())
-    })
-    .await?;
-    world.etcd.scale(3).await?;
-    let said = format!("{removed:x}");
+    let removed = world.etcd.member("etcd-2").await?.id;
+    scale_in_and_out(&world, 2).await?;
+    let said = format!("quorumgate.io/replace={removed:x}");
     world
         .reported("DataProtected", |c| {
-            c.status == "False" && c.message.contains("etcd-1") && c.message.contains(&said)
+            c.reason == "NotRequested" && c.message.contains(&said)
         })
         .await?;
-    super::wish(&world, &serde_json::json!({"replace": "Auto"})).await?;
-    for pod in ["etcd-1", "etcd-2"] {
-        let replacement = finished(&world, pod).await?;
-        ensure!(replacement.reason == "removed", "{replacement:?}");
-    }
-    world.whole().await?;
+    wish(&world, &json!({"replace": "Auto"})).await?;
+    let replacement = finished(&world, "etcd-2").await?;
+    ensure!(replacement.reason == "removed", "{replacement:?}");
+    is_whole_without(&world, removed).await?;
     recorded(&world).await?;
+    noted(&world).await?;
+
+    scale_in_and_out(&world, 1).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.reason == "SeveralRemoved" && c.message.contains("etcd lists 1 members")
+        })
+        .await?;
     before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }

@@ -102,7 +102,12 @@ fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refu
     } else {
         let members = snapshot.members.iter();
         let listed = members.filter(|member| member.role == Role::Voter).count();
-        voters.min(u32::try_from(listed).unwrap_or(u32::MAX))
+        let listed = u32::try_from(listed).unwrap_or(u32::MAX);
+        let replicas = snapshot.replicas;
+        if listed.saturating_add(1) < replicas {
+            return Some(Refusal::SeveralRemoved { listed, replicas });
+        }
+        voters.min(listed)
     };
     let serving = snapshot.serving(grants, Some(target));
     let needed = others.max(majority(voters)).max(majority(others));

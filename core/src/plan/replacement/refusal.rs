@@ -61,6 +61,19 @@ pub enum Refusal {
         /// The number of voters that count.
         voters: u32,
     },
+    /// Several members were removed. A new one does not start as long as its `initial-cluster` names
+    /// others that etcd does not list.
+    #[display(
+        "etcd lists {listed} members and the StatefulSet has {replicas} pods, and a new member starts only where its \
+         initial-cluster names those that are listed and itself; scale in to {listed}, and then out by one at a time, \
+         with initial-cluster to match"
+    )]
+    SeveralRemoved {
+        /// The number of voters that etcd lists.
+        listed: u32,
+        /// The pods that the StatefulSet asks for.
+        replicas: u32,
+    },
     /// Not all others serve.
     #[display("{serving} of {others} other voters serve, and all have to")]
     NotAllServing {

@@ -8,7 +8,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A cluster is scaled from three members to one and back to three, and the claims of the two were kept. On its old claim etcd ends with `the member has been permanently removed`, over and over.",
         ours: Ours::Own(
-            "The claim says whose data it has, by an annotation of the gate that outlives the record. So the pod is known as that of a removed member: a condition says so with the command that replaces it, and with `Auto` it is replaced at once. A learner joins beside the only voter, and the old claim goes.",
+            "The claim says whose data it has, by an annotation of the gate that outlives the record. So the pod is known as that of a removed member: a condition says so with the command that replaces it, and with `Auto` it is replaced at once, by a learner on a new claim. Where several were removed, the condition says that etcd takes them one at a time, and how.",
         ),
         shown_by: &[
             "an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed",

@@ -635,6 +635,9 @@ fn removed_members_come_back_beside_the_only_voter_that_is_left() {
         world.list.pop();
         world.silence(n);
     }
+    let waits = "wait several-removed";
+    assert_eq!(world.said(), waits, "its initial-cluster names all three");
+    world.observation.replicas = 2;
     assert_eq!(world.step(), "grant");
     assert_eq!(world.step(), "add-learner");
 }
