@@ -141,8 +141,9 @@ async fn write_notes(
             continue;
         };
         let record = &records[pod];
-        let mut others = records.iter().filter(|(other, _)| *other != pod);
-        let is_shared = others.any(|(_, other)| other.volume.is_on_claim(uid));
+        let pods = look.snapshot.pods.iter().map(|pod| &pod.name);
+        let mut others = pods.filter(|other| *other != pod);
+        let is_shared = others.any(|other| look.world.data_claim(other).as_ref() == Some(name));
         let member = record.id;
         let note = ClaimNote {
             held: HeldData { cluster, member },

@@ -1,6 +1,6 @@
 //! The memory of the identity guard: notes on the members' claims outlive the budget.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::api::DeleteParams;
@@ -120,7 +120,18 @@ async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result
     recorded(&world).await?;
     noted(&world).await?;
 
+    // With `Auto` a removed member is replaced before anybody scales in.
+    wish(&world, &json!({"replace": "Manual"})).await?;
     scale_in_and_out(&world, 1).await?;
+    world
+        .reported("DataProtected", |c| {
+            let waits = ["NotRequested", "SeveralRemoved"].contains(&c.reason.as_str());
+            waits && c.message.contains("etcd does not list it any more")
+        })
+        .await?;
+    let id = world.budget().await?.status.unwrap_or_default().volumes;
+    let id = id.iter().find(|volume| volume.member == "etcd-1");
+    request(&world, &id.context("etcd-1 is not on record")?.member_id).await?;
     world
         .reported("DataProtected", |c| {
             c.reason == "SeveralRemoved" && c.message.contains("etcd lists 1 members")
