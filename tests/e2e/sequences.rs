@@ -12,6 +12,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::Standing;
 use quorumgate_testbed::writer::Writer;
 use serde_json::{Value, json};
 
@@ -33,32 +34,42 @@ async fn a_dead_member_whose_claim_and_pod_were_deleted_comes_back_by_replacemen
     let world = protected("seq-both", EtcdVersion::default(), "Manual").await?;
     let writer = Writer::start(&world.etcd).await?;
     let id = world.etcd.member("etcd-2").await?.id;
-    let pod = world.etcd.pod_uid("etcd-2").await?;
-    let claim = claims(&world).get("data-etcd-2").await?.metadata.uid;
     let broken = world.crash("etcd-2").await?;
+    loses_claim_and_pod_and_is_replaced(&world, broken, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// Deletes claim and pod of the dead member in etcd-2, and has the member of the next pod, which
+/// waits on a new claim, replaced.
+pub(crate) async fn loses_claim_and_pod_and_is_replaced(
+    world: &World,
+    broken: Standing,
+    id: u64,
+) -> Result<()> {
+    let pod = world.etcd.pod_uid("etcd-2").await?;
+    let claim = claims(world).get("data-etcd-2").await?.metadata.uid;
     // The member restarts again and again. While it starts nobody knows whether it will serve.
     let how = DeleteParams::default();
     eventually(SOON, "the claim of etcd-2 may go", || {
-        delete_claim(&world, "etcd-2", &how)
+        delete_claim(world, "etcd-2", &how)
     })
     .await?;
     eventually(SOON, "etcd-2 may go", || world.delete("etcd-2")).await?;
     broken.mend();
     eventually(SOON, "the next pod waits on a new claim", || async {
-        let now = claims(&world).get("data-etcd-2").await?.metadata.uid;
+        let now = claims(world).get("data-etcd-2").await?.metadata.uid;
         ensure!(now != claim, "it is the old claim");
         let now = world.etcd.pod_uid("etcd-2").await?;
         ensure!(now != pod, "it is the old pod");
-        let gates = gates(&world, "etcd-2").await?;
+        let gates = gates(world, "etcd-2").await?;
         ensure!(gates == ["quorumgate.io/identity"], "{gates:?}");
         Ok(())
     })
     .await?;
-    request(&world, &format!("{id:x}")).await?;
-    finished(&world, "etcd-2").await?;
-    is_whole_without(&world, id).await?;
-    nothing_is_lost(writer, &world.etcd).await?;
-    world.close().await
+    request(world, &format!("{id:x}")).await?;
+    finished(world, "etcd-2").await?;
+    is_whole_without(world, id).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

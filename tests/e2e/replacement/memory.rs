@@ -7,13 +7,12 @@ use kube::api::DeleteParams;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
-
 use serde_json::json;
 
 use super::{
-    finished, gates, is_whole_without, nothing_is_lost, protected, recorded, request, wish,
-    write_some,
+    finished, is_whole_without, nothing_is_lost, protected, recorded, request, wish, write_some,
 };
+use crate::sequences::loses_claim_and_pod_and_is_replaced;
 use crate::world::{SOON, World};
 
 /// Waits until each claim has a note with its member.
@@ -53,28 +52,8 @@ async fn a_pod_on_a_new_claim_waits_although_the_budget_is_new_too() -> Result<(
         anyhow::Ok(())
     })
     .await?;
-    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
     world.trusted().await?;
-    let uid = world.etcd.pod_uid("etcd-2").await?;
-    eventually(SOON, "the claim of the dead member goes", || {
-        claims.delete("data-etcd-2", &gone)
-    })
-    .await?;
-    eventually(SOON, "the dead member goes", || world.delete("etcd-2")).await?;
-    drop(broken);
-    eventually(SOON, "another etcd-2 waits", || async {
-        ensure!(
-            world.etcd.pod_uid("etcd-2").await? != uid,
-            "it is the old one"
-        );
-        let gates = gates(&world, "etcd-2").await?;
-        ensure!(gates == ["quorumgate.io/identity"], "{gates:?}");
-        Ok(())
-    })
-    .await?;
-    request(&world, &format!("{id:x}")).await?;
-    finished(&world, "etcd-2").await?;
-    is_whole_without(&world, id).await?;
+    loses_claim_and_pod_and_is_replaced(&world, broken, id).await?;
     nothing_is_lost(writer, &world.etcd).await?;
     world.close().await
 }
