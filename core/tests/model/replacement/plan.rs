@@ -65,6 +65,7 @@ pub(crate) fn must_wait(
         recorded_id: Some(id(n, false)),
         volume: &finding(volumes, n),
         list,
+        others_only: false,
     };
     guard(&start).hold.is_some()
 }
