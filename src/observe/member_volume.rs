@@ -164,10 +164,17 @@ pub(super) fn data_on(
     let Some(EtcdDirectories { data, wal }) = directories(&Settings::of(container), etcd) else {
         return untold();
     };
-    match wal {
-        Some(wal) => place(&data).and(place(&wal)),
-        None => place(&data),
-    }
+    // A mount below the data directory hides what is there.
+    let wal = wal.unwrap_or_else(|| below(&data, WAL));
+    place(&below(&data, SNAP)).and(place(&wal))
+}
+
+/// The parts of etcd's data directory.
+const SNAP: &str = "member/snap";
+const WAL: &str = "member/wal";
+
+fn below(directory: &str, part: &str) -> String {
+    format!("{}/{part}", directory.trim_end_matches('/'))
 }
 
 /// etcd's directories: as its container states them, or else as they are on record.
@@ -193,11 +200,25 @@ pub(super) fn data_directory(
         let is_known = !directory.contains(['$', '{']);
         is_known.then(|| directory.trim_matches('/').to_owned())
     };
-    let data = on_volume(data)?;
-    match wal {
-        Some(wal) => Some(format!("{data} {}", on_volume(wal)?)),
-        None => Some(data),
-    }
+    // The directory, or that of its part where a mount below it hides the part.
+    let with = |part: &str| {
+        let whole = on_volume(data.clone())?;
+        let own = on_volume(below(&data, part))?;
+        let is_in_it = own
+            .strip_suffix(part)
+            .map(|rest| rest.trim_end_matches('/'));
+        Some(if is_in_it == Some(&whole) { whole } else { own })
+    };
+    let snap = with(SNAP)?;
+    let wal = match wal {
+        Some(wal) => on_volume(wal)?,
+        None => with(WAL)?,
+    };
+    Some(if wal == snap {
+        snap
+    } else {
+        format!("{snap} {wal}")
+    })
 }
 
 /// The place of data in a pod that has no claim, where nobody knows which directory is etcd's.
@@ -274,19 +295,39 @@ impl World {
         let Some(spec) = self.pod_template() else {
             return false;
         };
-        let etcd = EtcdContainer::of(spec, self.etcd_container());
-        let etcd = etcd.certain();
-        etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_none())
+        may_be_told_directories(spec, self.etcd_container())
     }
+}
+
+/// Whether other objects may name etcd's directories, and etcd's container in such a pod does not.
+fn may_be_told_directories(spec: &PodSpec, named: Option<&str>) -> bool {
+    let etcd = EtcdContainer::of(spec, named);
+    let etcd = etcd.certain();
+    etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_none())
 }
 
 impl Observer {
     /// The directories of etcd, by what its settings refer to, read now.
     pub async fn directories(&self, world: &World) -> Option<EtcdDirectories> {
-        let (spec, named) = (world.pod_template()?, world.etcd_container());
+        let namespace = &world.cluster().namespace;
+        let spec = world.pod_template()?;
+        self.directories_in(namespace, spec, world.etcd_container())
+            .await
+    }
+
+    /// The directories of etcd in a pod with this spec, by what its settings refer to, read now.
+    /// `None` if the container itself states them, or nothing does.
+    pub(super) async fn directories_in(
+        &self,
+        namespace: &str,
+        spec: &PodSpec,
+        named: Option<&str>,
+    ) -> Option<EtcdDirectories> {
+        if !may_be_told_directories(spec, named) {
+            return None;
+        }
         let container = EtcdContainer::of(spec, named);
         let container = container.certain()?;
-        let namespace = &world.cluster().namespace;
         let contents = ways::referred(self.client(), namespace, spec, named).await;
         Settings::read(container, spec, &contents).directories()
     }

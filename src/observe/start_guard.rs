@@ -12,7 +12,7 @@ use super::self_joining::joins_by;
 use super::teardown::{first_ordinal, replicas};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
-use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget};
+use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
 use crate::plan::replacement::{Guard, MembershipBy, Start, all_are_elsewhere, guard, may_start};
 use crate::quorum::evidence::ListedMember;
@@ -131,9 +131,16 @@ impl Observer {
         let page = page.unwrap_or_else(|| Page::unwritten(cluster));
         let set = self.set(cluster).await?;
         let mut notes = Vec::new();
-        let directory = data_directory(spec, page.etcd(), pod);
+        // The objects that name the directories may say something else than when others started.
+        let named = page.etcd_container();
+        let told = self.directories_in(&cluster.namespace, spec, named).await;
+        let etcd = RecordedEtcd {
+            directories: told.as_ref().or(page.etcd().directories),
+            ..page.etcd()
+        };
+        let directory = data_directory(spec, etcd, pod);
         let mut node = None;
-        let volume = match data_on(spec, page.etcd(), set.as_ref(), pod) {
+        let volume = match data_on(spec, etcd, set.as_ref(), pod) {
             DataOn::Claims(claims) => {
                 let claim = self.claims_named(cluster, claims).await;
                 let mut claim = claim.ok();

@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -23,6 +23,7 @@ use crate::quorum::{
     ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecords, confirmed_list,
     record_volumes, unrecorded_volumes,
 };
+use crate::telemetry::events::{Notice, Severity};
 
 /// The places of the members' data, by pod.
 pub(super) fn places(look: &Look) -> BTreeMap<PodName, DataPlace> {
@@ -56,7 +57,30 @@ impl Directories {
             return None;
         }
         self.read = Some((generation, now));
-        run.observer.directories(&look.world).await
+        let found = run.observer.directories(&look.world).await?;
+        let status = look.page.status();
+        let known = status.and_then(|status| status.directories.as_ref());
+        let members_run = !look.page.volume_records().is_empty();
+        match known.filter(|known| **known != found && members_run) {
+            None => Some(found),
+            // Members run with what was there when they started, and have their data there.
+            Some(known) => {
+                let (known, found) = (known.data.as_str(), found.data.as_str());
+                warn!(cluster = %look.page.cluster, known, found, "etcd's settings name another directory than members run with");
+                run.events.notify(Notice {
+                    regarding: look.page.budget().object_ref(&()),
+                    severity: Severity::Warning,
+                    reason: "DirectoryChanged".to_owned(),
+                    action: "Observe",
+                    note: format!(
+                        "what etcd's settings refer to names the data directory {found} now, and the members \
+                         have their data in {known}. A container that restarts begins empty there, and new pods \
+                         wait. Put it back"
+                    ),
+                });
+                None
+            }
+        }
     }
 }
 

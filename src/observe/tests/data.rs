@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::{EtcdDirectories, RecordedEtcd};
 use crate::observe::bound_node::bound_node;
-use crate::observe::member_volume::{DataOn, data_on};
+use crate::observe::member_volume::{DataOn, data_directory, data_on};
 use crate::observe::{bound_to, keeps_data_in_pods};
 
 /// etcd with these arguments and a volume of this source over `/data`, and the spec changed.
@@ -109,6 +109,44 @@ fn a_write_ahead_log_elsewhere_is_data_too_and_the_place_that_is_lost_first_deci
     assert_eq!(with_wal(claim("c"), empty()), DataOn::Pod);
     assert_eq!(with_wal(empty(), claim("w")), DataOn::Pod);
     assert!(matches!(with_wal(claim("c"), host()), DataOn::Node { .. }));
+}
+
+/// A mount below the data directory hides the data that is there.
+#[test]
+fn a_mount_below_the_data_directory_is_where_that_part_of_the_data_is() {
+    let with = |at: &str, source: Value, sub_path: &str| {
+        let mut more = source;
+        more["name"] = json!("more");
+        let spec = json!({
+            "containers": [{
+                "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"],
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data"},
+                    {"name": "more", "mountPath": at, "subPath": sub_path},
+                ],
+            }],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}, more],
+        });
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        let directory = data_directory(&spec, RecordedEtcd::default(), &"etcd-0".into());
+        (on(&spec), directory)
+    };
+    let empty = json!({"emptyDir": {}});
+    for hidden in [
+        "/data/etcd/member",
+        "/data/etcd/member/wal",
+        "/data/etcd/member/snap",
+    ] {
+        assert_eq!(with(hidden, empty.clone(), "").0, DataOn::Pod, "{hidden}");
+    }
+    let claims = |names: &[&str]| DataOn::Claims(names.iter().map(|n| (*n).to_owned()).collect());
+    let wal = with("/data/etcd/member/wal", claim("w"), "");
+    assert_eq!(wal, (claims(&["c", "w"]), Some("etcd ".to_owned())));
+    let (place, directory) = with("/data/etcd/member", claim("c"), "other");
+    assert_eq!(place, claims(&["c"]));
+    assert_ne!(directory.as_deref(), Some("etcd"), "the same volume");
+    let beside = with("/data/other", empty, "");
+    assert_eq!(beside, (claims(&["c"]), Some("etcd".to_owned())));
 }
 
 #[test]
