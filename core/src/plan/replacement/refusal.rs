@@ -61,7 +61,7 @@ pub enum Refusal {
         /// The number of voters that count.
         voters: u32,
     },
-    /// Several members were removed. A new one does not start as long as its `initial-cluster` names
+    /// Several members were removed. A new one does not start while its `initial-cluster` names
     /// others that etcd does not list.
     #[display(
         "etcd lists {listed} members and the StatefulSet has {replicas} pods, and a new member starts only where its \
