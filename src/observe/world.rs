@@ -84,6 +84,11 @@ pub struct Ages {
 }
 
 impl World {
+    /// Takes etcd's directories from here, in the place of those on record.
+    pub fn learn_directories(&mut self, directories: EtcdDirectories) {
+        self.directories = Some(directories);
+    }
+
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
         Self {
             cluster: page.cluster.clone(),

@@ -149,9 +149,15 @@ impl Driver {
     async fn look_and_step(&mut self, permit: ReadPermit) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
         let prober = run.observer.prober();
-        let Some(look) = look::look(&run, &self.cluster, permit, prober).await? else {
+        let Some(mut look) = look::look(&run, &self.cluster, permit, prober).await? else {
             return Ok(RESYNC);
         };
+        // A pod that waits would start with what the objects name now, as when it was held.
+        if look.world.pods().iter().any(is_held)
+            && let Some(directories) = run.observer.directories(&look.world).boxed().await
+        {
+            look.world.learn_directories(directories);
+        }
         let now = run.clock.instant();
         let leadership_stays = self.leadership_stays_until.is_some_and(|until| now < until);
         let data = if gather::mode(look.page.budget()) == Mode::Off && !self.is_open() {
