@@ -84,11 +84,7 @@ pub(super) fn unrecorded(
         let made = claim.and_then(|claim| claim.made);
         made.is_none_or(|made| made >= since)
     });
-    let unseen = Volume {
-        claim_uid: String::new(),
-        volume_id: None,
-        directory: None,
-    };
+    let unseen = Volume::default();
     let volume = claim.and_then(|claim| claim.volume.as_ref());
     let held = claim.and_then(|claim| claim.note).map(|note| note.held);
     unrecorded_finding(cluster, volume.unwrap_or(&unseen), held, is_new)

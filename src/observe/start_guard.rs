@@ -30,9 +30,10 @@ const DRUID: (&str, &str) = ("Etcd", "druid.gardener.cloud");
 /// The one who changes etcd's member list: by what the budget says, or else by what owns the
 /// StatefulSet.
 pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
+    let by_script = || have_a_script(budget, set).then_some(MembershipBy::Pod);
     match budget.spec.data_protection.membership {
         Some(Membership::Gate) => return MembershipBy::Gate,
-        Some(Membership::Pod) => return self_joining(budget, set),
+        Some(Membership::Pod) => return by_script().unwrap_or(MembershipBy::Sidecar),
         Some(Membership::Owner) => return MembershipBy::Owner,
         None => {}
     }
@@ -49,24 +50,16 @@ pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) ->
     } else if owner.is_some_and(|owner| owner.kind == OPERATOR) {
         MembershipBy::Owner
     } else {
-        match self_joining(budget, set) {
-            MembershipBy::Pod => MembershipBy::Pod,
-            _ => MembershipBy::Gate,
-        }
+        by_script().unwrap_or(MembershipBy::Gate)
     }
 }
 
-/// The kind of pods that change the member list by themselves: those with a script, as far as
-/// anything shows one, or else those with a sidecar.
-fn self_joining(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
+/// Whether anything shows that pods have a script which changes the member list.
+fn have_a_script(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
     let status = budget.status.as_ref();
-    let on_record = status.and_then(|status| status.joins_by.as_ref());
+    let is_on_record = status.is_some_and(|status| status.joins_by.is_some());
     let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
-    if on_record.is_some() || template.is_some_and(|spec| joins_by(spec).is_some()) {
-        MembershipBy::Pod
-    } else {
-        MembershipBy::Sidecar
-    }
+    is_on_record || template.is_some_and(|spec| joins_by(spec).is_some())
 }
 
 /// The policy for members whose data goes with their pods.
@@ -307,11 +300,7 @@ fn found(page: &Page, pod: &PodName, present: Option<&Volume>) -> VolumeFinding 
     let recorded = page.recorded_volumes();
     if present.is_none() && recorded.contains_key(pod) {
         return VolumeFinding::Wrong {
-            volume: Volume {
-                claim_uid: String::new(),
-                volume_id: None,
-                directory: None,
-            },
+            volume: Volume::default(),
             difference: Difference::Unseen,
         };
     }

@@ -131,7 +131,8 @@ impl Notes {
             return;
         }
         match write_notes(run, look, cluster, &records).await {
-            Ok(()) => self.of = Some(of),
+            Ok(true) => self.of = Some(of),
+            Ok(false) => {}
             Err(error) => {
                 let because = causes(&error);
                 warn!(cluster = %look.page.cluster, because, "cannot annotate a member's claim");
@@ -140,23 +141,26 @@ impl Notes {
     }
 }
 
+/// Writes the notes that are missing or differ. Returns whether every claim was read.
 async fn write_notes(
     run: &Run,
     look: &Look,
     cluster: ClusterId,
     records: &VolumeRecords,
-) -> kube::Result<()> {
+) -> kube::Result<bool> {
     let page = &look.page;
     let named = records.keys().filter_map(|pod| {
         let claim = look.world.data_claim(pod)?;
         Some((pod.clone(), claim))
     });
+    let named: Vec<(PodName, String)> = named.collect();
+    let all = named.len();
     let found = run.observer.claims_metadata(&page.cluster, named).await;
     let notes: Vec<ClaimNote> = found.iter().filter_map(|(_, m)| ClaimNote::of(m)).collect();
     let begun = page.budget().metadata.creation_timestamp.as_ref();
     let since = guarded_since(&notes, cluster).or(begun.map(|at| at.0));
     let Some(since) = since else {
-        return Ok(());
+        return Ok(true);
     };
     let claims: Api<PersistentVolumeClaim> =
         Api::namespaced(run.client.clone(), &page.cluster.namespace);
@@ -185,7 +189,7 @@ async fn write_notes(
         claims.patch_metadata(name, &params, &change).await?;
         info!(cluster = %page.cluster, claim = name, %member, "claim annotated with its member");
     }
-    Ok(())
+    Ok(found.len() == all)
 }
 
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is
@@ -215,19 +219,23 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
             }
         }
     }
+    let list = confirmed_list(snapshot, round);
     let mut held = HeldVolumes::new();
     let untold = snapshot.pods.iter().map(|pod| &pod.name);
-    for pod in untold.filter(|pod| !records.contains_key(*pod) && !unrecorded.contains(pod)) {
-        let read = run.observer.member_claim(cluster, world, pod).await;
-        let claim = read.ok().flatten();
-        let note = claim.as_ref().and_then(|claim| claim.note);
-        if let Some(note) = note.filter(|note| page.cluster_id() == Some(note.held.cluster))
-            && let Some(volume) = claim.and_then(|claim| claim.volume)
-        {
-            held.insert(pod.clone(), (note.held.member, volume));
-        }
+    let untold = untold.filter(|pod| !records.contains_key(*pod) && !unrecorded.contains(pod));
+    // Without a list nothing is recorded.
+    for pod in untold.filter(|_| list.is_some()) {
+        let claim = run.observer.member_claim(cluster, world, pod).await;
+        let Ok(Some(claim)) = claim else {
+            continue;
+        };
+        let note = claim.note.map(|note| note.held);
+        let note = note.filter(|held| page.cluster_id() == Some(held.cluster));
+        held.extend(
+            note.zip(claim.volume)
+                .map(|(held, volume)| (pod.clone(), (held.member, volume))),
+        );
     }
-    let list = confirmed_list(snapshot, round);
     let read = (&read, &held);
     let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
     for (pod, record) in &after {

@@ -85,9 +85,8 @@ impl fmt::Display for WentBack {
 
 impl WentBack {
     /// Whether one look is enough to say so: the cluster is another one, or less than half of the
-    /// log is left. A leader that was
-    /// elected a moment ago may report a little less than its predecessor did, until it has
-    /// committed the first entry of its term.
+    /// log is left. A leader that was elected a moment ago may report a little less than its
+    /// predecessor did, until it has committed the first entry of its term.
     ///
     /// ```
     /// use quorumgate_core::quorum::{ClusterId, WentBack};

@@ -7,8 +7,8 @@
 use super::id::{ClusterId, MemberId, PodName};
 use std::collections::BTreeMap;
 
-/// The claim and the volume of a member.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The claim and the volume of a member. By default nothing is known of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Volume {
     /// The UID of the `PersistentVolumeClaim`.
     pub claim_uid: String,

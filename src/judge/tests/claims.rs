@@ -346,7 +346,6 @@ async fn a_pod_whose_claim_is_terminating_takes_two_grants_and_leaves_a_majority
     assert_eq!(grants(&ordinary), recorded("etcd-1", &["Delete"]));
 }
 
-/// The only member of a cluster may go by the default policy, as long as its data stays.
 #[tokio::test]
 async fn whoever_asks_is_told_of_a_hook_that_removes_the_member() {
     let court = court().await;
@@ -362,6 +361,7 @@ async fn whoever_asks_is_told_of_a_hook_that_removes_the_member() {
     }
 }
 
+/// The only member of a cluster may go by the default policy, as long as its data stays.
 #[tokio::test]
 async fn a_pod_that_would_take_the_last_copy_along_waits() {
     for (terminating, expected) in [(false, "single-member"), (true, "last-copy")] {
