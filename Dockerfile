@@ -1,7 +1,7 @@
 # One static program on an empty image: no shell, no libc, no user but the one it runs as.
 #
 # The program is built before, by scripts/image-binaries: `make image` does both. So an image for several architectures
-# needs no emulation, and whoever doubts it builds the same program byte for byte (docs/image.md).
+# needs no emulation, and whoever doubts it builds the same program byte for byte (docs/install.md).
 
 FROM scratch
 ARG TARGETARCH

@@ -4,12 +4,12 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 IMAGE ?= quorumgate:dev
-BENCHES := decide pass_through gated_allow memory load rollouts strangers
+BENCHES := decide pass_through gated_allow memory crowds load rollouts strangers
 export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test test-all check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation race crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
+.PHONY: demo test test-all check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation race crds chart metrics pages alerts dashboard session conformance image image-binaries setup testbed
 
 demo: setup                  ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked --workspace --bin quorumgate --bin testbed --example demo
@@ -31,7 +31,7 @@ unit: setup model            ## unit, scenario, property, HTTP and TLS tests, an
 model: setup                 ## every order of events, in a model that runs the code of core/; CASES=mutations for some
 	scripts/model $(CASES)
 
-mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/board.rs for less
+mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/rollout_state.rs for less
 	scripts/mutants $(FILES)
 
 testbed: setup               ## builds the control plane and etcd into the cache, once
@@ -89,15 +89,23 @@ dashboard: setup testbed     ## draws docs/dashboard.svg from what a Prometheus 
 	$(CARGO) build --locked --workspace --bins --examples
 	scripts/dashboard-picture "$${CARGO_TARGET_DIR:-target}/debug/examples/demo"
 
+session: setup testbed       ## writes docs/session.txt from what the demo prints, and draws docs/session.svg, the picture of the README
+	$(CARGO) build --locked --workspace --bins --examples
+	"$${CARGO_TARGET_DIR:-target}/debug/examples/demo" | scripts/session > docs/session.txt
+	UPDATE=1 $(CARGO) test --locked --quiet --workspace --test it session::the_picture
+
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document
 
-image:                       ## needs docker; IMAGE=registry/quorumgate:tag, and the same in manifests/base/kustomization.yaml
+image:                       ## needs docker; IMAGE=registry/quorumgate:tag, and the same in the chart's values or in manifests/base/kustomization.yaml
 	scripts/image-binaries host
 	docker build --tag $(IMAGE) .
 
 image-binaries: setup        ## the program of the image for amd64 and arm64, without docker; ARGS=--compare builds each twice
 	scripts/image-binaries $(ARGS)
+
+release: setup               ## the files of a release that this machine can build, into target/files: chart, manifests, plugin, sums (RELEASE.md)
+	scripts/release
 
 setup:
 	@scripts/setup

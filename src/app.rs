@@ -3,8 +3,10 @@
 mod bounded;
 mod check;
 mod counted;
+mod dated;
 mod descriptors;
 mod end;
+mod fitted;
 mod kubernetes;
 mod listen;
 mod uninstall;
@@ -35,6 +37,7 @@ use crate::ledger::Ledger;
 use crate::observe::{Observer, Sources};
 use crate::reachability::{self, EndpointWorker, PeerPage};
 use crate::reconcile::{self, Settings};
+use crate::serve::call_paths::CallPaths;
 use crate::serve::certificate::{self, Certificate, Files};
 use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
 use crate::supervise::Supervisor;
@@ -111,12 +114,12 @@ async fn run(options: cli::Run) -> Result<()> {
     let dropped = log.dropped();
     metrics.watch_log(move || u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX));
     let certificate = certificate(&options, &clock, &metrics)?;
-    let client = kubernetes::connect(&metrics).await?;
+    let client = kubernetes::connect(&clock, &metrics).await?;
     let own_username = kubernetes::own_username(&client, options.any_username).await?;
     if options.settle_time < SAFE_SETTLE_TIME {
         warn!(
             settle_time = ?options.settle_time,
-            "the settle time is shorter than a request may live in an API server: permissions may be forgotten while they are still in use"
+            "settle time is shorter than the life of a request: grants may end while they are in use"
         );
     }
     let (events, writer) = Events::new(client.clone(), identity.clone(), Arc::clone(&metrics));
@@ -142,7 +145,11 @@ async fn run(options: cli::Run) -> Result<()> {
     let (synced, has_synced) = watch::channel(false);
 
     supervisor.spawn_endless("writer of Events", ending.clone(), writer.run());
-    let told = parts.keep_certificate(&options, &certificate, &supervisor, &ending);
+    let paths = Arc::new(match options.certificate() {
+        CertificateSource::Files(_) => CallPaths::default(),
+        CertificateSource::Own { .. } => CallPaths::offered(),
+    });
+    let told = parts.keep_certificate(&options, &certificate, &paths, &supervisor, &ending);
     let loops = reconcile::run(
         parts.loops(&options, identity, own_username.clone(), told),
         synced,
@@ -158,6 +165,7 @@ async fn run(options: cli::Run) -> Result<()> {
     let ready = Arc::new(readiness(&certificate, has_synced, &shutdown));
     let view = parts.keep_endpoint(&options, &ready, &shutdown, &supervisor, &ending)?;
     let router = admission::router(parts.admission(own_username, &options));
+    let router = paths.guard(router);
     let router = reachability::beside(router, Arc::clone(&ready), view);
     let server = serve::serve(webhooks, transport, router, shutdown.clone(), limits);
     supervisor.spawn("webhooks", shutdown.closing.clone(), server);
@@ -280,7 +288,7 @@ impl Parts {
                     let metrics = Arc::clone(&counting);
                     let task = "what outlives an answer";
                     supervisor.work(task, work, move |how, rest| {
-                        error!(task, %how, begins_again_after = ?rest, "it broke off: a bug, so report it");
+                        error!(task, %how, begins_again_after = ?rest, "task ended unexpectedly (please report)");
                         metrics.duty_broke(task);
                     });
                 }),
@@ -303,6 +311,7 @@ impl Parts {
         &self,
         options: &cli::Run,
         certificate: &Arc<Certificate>,
+        paths: &Arc<CallPaths>,
         supervisor: &Supervisor,
         ending: &CancellationToken,
     ) -> Told {
@@ -317,8 +326,9 @@ impl Parts {
             CertificateSource::Own { names, wishes } => {
                 let (client, namespace) = (&self.client, &options.lease_namespace);
                 let serving = names.serving.clone();
-                let follow =
-                    certificates::follow(certificate, client.clone(), namespace.clone(), serving);
+                let (paths, api) = (Arc::clone(paths), client.clone());
+                let served = Arc::clone(&certificate);
+                let follow = certificates::follow(served, paths, api, namespace.clone(), serving);
                 supervisor.spawn_endless(task, ending.clone(), follow);
                 let configuration = options.webhook_configuration.clone();
                 let objects = Objects::new(client.clone(), namespace, names, configuration);
@@ -327,7 +337,16 @@ impl Parts {
                     configurations: Arc::clone(&told.configurations),
                 };
                 let (clock, metrics) = (self.clock.clone(), Arc::clone(&self.metrics));
-                let keeper = Keeper::new(objects, wishes, clock, metrics, signals);
+                let events = Arc::clone(&self.events);
+                let keeper = Keeper::new(
+                    objects,
+                    wishes,
+                    clock,
+                    metrics,
+                    signals,
+                    certificate,
+                    events,
+                );
                 supervisor.spawn_endless("keeper of certificates", ending.clone(), keeper.run());
             }
         }
@@ -375,6 +394,7 @@ impl Parts {
             limits: admission::Limits {
                 body_bytes: options.max_body_bytes,
                 judgements: options.max_judgements,
+                changes: (options.max_judgements / 4).max(1),
                 ..admission::Limits::default()
             },
         }
@@ -405,6 +425,7 @@ impl Parts {
                 identity,
                 settle_time: options.settle_time,
                 enforcement: options.default_enforcement,
+                most_clusters: options.max_clusters_per_namespace,
                 features: self.features,
             },
         }

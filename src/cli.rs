@@ -87,6 +87,12 @@ pub struct Uninstall {
     #[arg(long, env = "QUORUMGATE_DEPLOYMENT", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
     pub deployment: String,
 
+    /// Name of the release of helm that is removed. Nothing is removed then that helm did not
+    /// install as part of it. The hook of the chart says so, because its Job may also come to a
+    /// cluster by somebody who applies rendered manifests.
+    #[arg(long, env = "QUORUMGATE_RELEASE", value_name = "NAME", value_parser = dns_subdomain)]
+    pub release: Option<String>,
+
     /// How long each step may take.
     #[arg(long, env = "QUORUMGATE_TIMEOUT", value_name = "DURATION", default_value = "2m", value_parser = up_to_an_hour)]
     pub timeout: Duration,
@@ -184,6 +190,12 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_DEFAULT_ENFORCEMENT", value_name = "ENFORCEMENT", value_enum, default_value_t = Enforcement::Enforce, help_heading = "Scope")]
     pub default_enforcement: Enforcement,
 
+    /// Most clusters that are enrolled in one namespace. A StatefulSet beyond that gets an Event
+    /// instead of a budget, and its pods have to stay until you write a budget for it. Budgets that
+    /// exist stay.
+    #[arg(long, env = "QUORUMGATE_MAX_CLUSTERS_PER_NAMESPACE", value_name = "NUMBER", default_value_t = 100, value_parser = clusters, help_heading = "Scope")]
+    pub max_clusters_per_namespace: usize,
+
     /// Name of the validating and of the mutating webhook configuration that call this gate. While
     /// one of them is missing or was only just created, the gate knows that disruptions may have
     /// passed unasked, and does not trust its ledgers.
@@ -277,6 +289,7 @@ pub struct Run {
     pub log_format: LogFormat,
 
     /// Filter of the log: levels by module, for example `info` or `warn,quorumgate=debug`.
+    /// Decisions about pods that are nobody's members are logged at `debug`.
     #[arg(long, env = "QUORUMGATE_LOG", value_name = "FILTER", default_value = DEFAULT_FILTER, help_heading = "Log")]
     pub log: String,
 
@@ -429,6 +442,10 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
 fn body_bytes(text: &str) -> Result<usize, String> {
     // With less, large pods could be neither deleted nor evicted.
     number(text, 3 * 1024 * 1024, 64 * 1024 * 1024)
+}
+
+fn clusters(text: &str) -> Result<usize, String> {
+    number(text, 1, 100_000)
 }
 
 fn judgements(text: &str) -> Result<usize, String> {

@@ -223,8 +223,19 @@ impl State {
                     && at.contains(&all_namespaces))
         });
         let listed = listed.map(|(_, object)| object.clone());
-        let items: Vec<Value> = listed.filter(|object| selected(object, query)).collect();
-        let metadata = json!({"resourceVersion": self.version.to_string()});
+        let mut items: Vec<Value> = listed.filter(|object| selected(object, query)).collect();
+        let mut metadata = json!({"resourceVersion": self.version.to_string()});
+        let number = |name: &str| {
+            let mut parameters = form_urlencoded(query);
+            let found = parameters.find(|(parameter, _)| parameter == name);
+            found.map(|(_, value)| value.parse::<usize>().unwrap())
+        };
+        let first = number("continue").unwrap_or(0);
+        items.drain(..first);
+        if let Some(limit) = number("limit").filter(|limit| items.len() > *limit) {
+            items.truncate(limit);
+            metadata["continue"] = json!((first + limit).to_string());
+        }
         let found =
             json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items});
         (StatusCode::OK, found)
@@ -274,7 +285,7 @@ impl State {
         (StatusCode::OK, object)
     }
 
-    /// A JSON merge patch, at the resourceVersion that it names.
+    /// A JSON patch, or a merge patch at the resourceVersion that it names.
     fn merge(&mut self, path: &str, changes: &Value) -> Answer {
         let Some(stored) = self.objects.get(path).cloned() else {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
@@ -283,7 +294,10 @@ impl State {
             return failure(StatusCode::CONFLICT, "Conflict", path);
         }
         let mut next = stored.clone();
-        json_patch::merge(&mut next, changes);
+        match serde_json::from_value::<json_patch::Patch>(changes.clone()) {
+            Ok(edits) if changes.is_array() => json_patch::patch(&mut next, &edits).unwrap(),
+            _ => json_patch::merge(&mut next, changes),
+        }
         if let Some(mutation) = &self.mutation {
             mutation(&mut next, &stored);
         }

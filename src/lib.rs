@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 pub mod admission;
-pub mod api;
 pub mod app;
 mod causes;
 pub mod certificates;
@@ -15,6 +14,8 @@ pub mod etcd;
 pub mod features;
 pub mod judge;
 pub mod ledger;
+mod lists;
+mod named;
 pub mod observe;
 pub mod reachability;
 pub mod reconcile;
@@ -23,6 +24,7 @@ pub mod strategy;
 pub mod supervise;
 pub mod telemetry;
 
+pub use quorumgate_api as api;
 pub use quorumgate_core::{members, plan, quorum};
 
 #[cfg(test)]

@@ -235,7 +235,7 @@ impl Supervisor {
 
     fn lost(&self, task: Cow<'static, str>, how: TaskEnd) {
         let ended = Ended { task, how };
-        error!(task = %ended.task, how = %ended.how, "a task ended that nobody asked to end");
+        error!(task = %ended.task, how = %ended.how, "task ended unexpectedly");
         // The receiver is gone while the process ends.
         let _ = self.ended.send(ended);
     }

@@ -1,5 +1,5 @@
-//! Asking the gate whether a pod may go, by a request that is never carried out: a server-side dry
-//! run goes through the same webhooks as the request itself.
+//! Asking the gate whether a pod may be deleted, by a request that is never carried out: a
+//! server-side dry run goes through the same webhooks as the request itself.
 
 use anyhow::{Context as _, Result};
 use http::{Response, StatusCode};
@@ -7,10 +7,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Resource as _;
 use kube::api::{DeleteParams, PostParams};
 use kube::client::Body;
+use kube::core::response::StatusCause;
 use kube::core::{Request, Status};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::codes::as_code;
 use crate::connect::Kubernetes;
 
 /// How it is asked.
@@ -22,44 +24,49 @@ pub(crate) enum By {
 
 /// The answer to a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(
-    tag = "answer",
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(tag = "verdict", rename_all_fields = "camelCase")]
 pub(crate) enum Answer {
-    /// It may go now.
-    Yes {
-        /// What the API server warns of. Under `enforcement: Warn` this is the refusal.
+    /// The pod may be deleted now.
+    Allowed {
+        /// Warnings of the API server. Under `enforcement: Warn` this is the refusal.
         warnings: Vec<String>,
     },
     /// The gate refuses.
-    No {
+    Denied {
         /// 429: the same request may pass later. 403: it does not help to ask again.
         code: u16,
         /// The stable identifier of the reason.
+        #[serde(serialize_with = "as_code")]
         reason: String,
         message: String,
-        /// What is behind the reason: a member each.
-        causes: Vec<String>,
+        /// The causes behind the reason: a member each.
+        causes: Vec<Cause>,
     },
     /// Something else refuses: another webhook, a PodDisruptionBudget, the API server.
-    Other { code: u16, message: String },
+    DeniedByOthers { code: u16, message: String },
     /// The API server could not reach the gate.
-    Unreachable { message: String },
+    GateUnreachable { message: String },
     /// The user has no right to do this.
-    NotYours { message: String },
+    NoRight { message: String },
     /// There is no such pod.
     NoPod,
 }
 
-/// What stands before the gate's own words, for a delete and for an eviction.
+/// A cause of a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Cause {
+    #[serde(serialize_with = "as_code")]
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// The words before the gate's own, for a delete and for an eviction.
 const OUR_WEBHOOKS: [&str; 2] = [
     r#"admission webhook "pods.quorumgate.io" denied the request: "#,
     r#"admission webhook "evictions.quorumgate.io" denied the request: "#,
 ];
 
-/// Asks whether the pod may go.
+/// Asks whether the pod may be deleted.
 pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> Result<Answer> {
     let pods = Request::new(Pod::url_path(&(), Some(namespace)));
     let request = match by {
@@ -85,12 +92,12 @@ pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> 
         }
     };
     let response = of.client.send(request.map(Body::from)).await;
-    let response = response.context("the API server could not be asked")?;
+    let response = response.context("cannot ask the API server")?;
     let warnings = warnings(&response);
     let code = response.status();
     let body = response.into_body().collect_bytes().await?;
     if code.is_success() {
-        return Ok(Answer::Yes { warnings });
+        return Ok(Answer::Allowed { warnings });
     }
     let status = serde_json::from_slice(&body).unwrap_or_else(|_| Status {
         message: String::from_utf8_lossy(&body).into_owned(),
@@ -106,22 +113,30 @@ impl Answer {
         if let Some(said) = ours.find_map(|ours| message.strip_prefix(ours)) {
             let causes = status.details.map(|details| details.causes);
             let causes = causes.unwrap_or_default();
-            return Self::No {
+            return Self::Denied {
                 code: code.as_u16(),
                 reason: causes.first().map(|c| c.reason.clone()).unwrap_or_default(),
                 message: said.to_owned(),
-                causes: causes.into_iter().skip(1).map(|c| c.message).collect(),
+                causes: causes
+                    .into_iter()
+                    .skip(1)
+                    .map(
+                        |StatusCause {
+                             reason, message, ..
+                         }| Cause { reason, message },
+                    )
+                    .collect(),
             };
         }
         if message.contains("failed calling webhook") {
-            return Self::Unreachable { message };
+            return Self::GateUnreachable { message };
         }
         match code {
             StatusCode::NOT_FOUND => Self::NoPod,
             StatusCode::FORBIDDEN if !message.starts_with("admission webhook") => {
-                Self::NotYours { message }
+                Self::NoRight { message }
             }
-            _ => Self::Other {
+            _ => Self::DeniedByOthers {
                 code: code.as_u16(),
                 message,
             },
@@ -143,7 +158,7 @@ fn warnings<B>(response: &Response<B>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::{StatusCause, StatusDetails};
+    use kube::core::response::StatusDetails;
 
     use super::*;
 
@@ -172,12 +187,19 @@ mod tests {
             uid: String::new(),
             retry_after_seconds: 0,
         };
-        let expected = Answer::No {
+        let expected = Answer::Denied {
             code: 429,
             reason: "no-headroom".into(),
             message: "pod db/etcd-0 cannot go now: …".into(),
-            causes: vec!["etcd-2 (dead)".into()],
+            causes: vec![Cause {
+                reason: "member-not-serving".into(),
+                message: "etcd-2 (dead)".into(),
+            }],
         };
+        let shown = serde_json::to_value(&expected).unwrap();
+        assert_eq!(shown["verdict"], "Denied");
+        assert_eq!(shown["reason"], "NoHeadroom");
+        assert_eq!(shown["causes"][0]["reason"], "MemberNotServing");
         for ours in OUR_WEBHOOKS {
             let refusal = Status {
                 details: Some(details.clone()),
@@ -188,23 +210,26 @@ mod tests {
 
         let rights = said(r#"pods "etcd-0" is forbidden: User "jane" cannot delete resource"#);
         let answer = Answer::of(StatusCode::FORBIDDEN, rights);
-        assert!(matches!(answer, Answer::NotYours { .. }), "{answer:?}");
+        assert!(matches!(answer, Answer::NoRight { .. }), "{answer:?}");
         let other = said(r#"admission webhook "x.example.org" denied the request: no"#);
         let answer = Answer::of(StatusCode::FORBIDDEN, other);
         assert!(
-            matches!(answer, Answer::Other { code: 403, .. }),
+            matches!(answer, Answer::DeniedByOthers { code: 403, .. }),
             "{answer:?}"
         );
         let budget = said("Cannot evict pod as it would violate the pod's disruption budget.");
         let answer = Answer::of(StatusCode::TOO_MANY_REQUESTS, budget);
         assert!(
-            matches!(answer, Answer::Other { code: 429, .. }),
+            matches!(answer, Answer::DeniedByOthers { code: 429, .. }),
             "{answer:?}"
         );
         let failed =
             said(r#"Internal error occurred: failed calling webhook "pods.quorumgate.io""#);
         let answer = Answer::of(StatusCode::INTERNAL_SERVER_ERROR, failed);
-        assert!(matches!(answer, Answer::Unreachable { .. }), "{answer:?}");
+        assert!(
+            matches!(answer, Answer::GateUnreachable { .. }),
+            "{answer:?}"
+        );
         let gone = Answer::of(StatusCode::NOT_FOUND, said(r#"pods "x" not found"#));
         assert_eq!(gone, Answer::NoPod);
     }

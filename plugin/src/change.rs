@@ -21,10 +21,10 @@ pub(crate) fn confirm(what: &str, given: &Yes) -> Result<()> {
     }
     let input = std::io::stdin();
     if !input.is_terminal() {
-        bail!("nothing was done: nobody can be asked here; say --yes");
+        bail!("nothing was done: there is no terminal to ask for confirmation; add --yes");
     }
     let mut out = std::io::stderr();
-    write!(out, "Type yes to go on: ")?;
+    write!(out, "Type yes to continue: ")?;
     out.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;

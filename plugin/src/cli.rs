@@ -4,15 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 
 use crate::show::Paint;
 
-/// Shows the etcd clusters that quorumgate guards, and why a pod may or may not go.
+/// Shows the etcd clusters that quorumgate guards, and explains why a pod may not be deleted.
 ///
-/// Exit codes: 0, it is well, or it is done; 1, something failed, and the message says what to do;
-/// 2, the command line is wrong; 3, the answer is no: `explain`, the pod may not go; `drain`, a
-/// pod would be held; `rollout status`, it is not done; `doctor`, something is wrong.
+/// Exit codes: 0, success; 1, an error, and the message says what to do; 2, the command line is
+/// wrong; 3, the answer is no. `explain`: the pod may not be deleted. `drain`: a drain would not
+/// end. `rollout status --watch=false`: the rollout is not complete. `doctor`: a check failed.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-quorum",
@@ -21,69 +20,183 @@ use crate::show::Paint;
     max_term_width = 100
 )]
 pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) connection: Connection,
-
-    /// When to use colours. `NO_COLOR` in the environment stands for `never`.
+    /// When to use colours. `NO_COLOR` in the environment has the effect of `never`.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Paint::Auto, global = true)]
     pub(crate) color: Paint,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Where the cluster is, and who asks.
-#[derive(Debug, Clone, Args)]
+/// The cluster that is asked, and the user who asks: the flags of kubectl, with its meanings.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Flags of kubectl")]
 pub(crate) struct Connection {
-    /// The kubeconfig file. Default: KUBECONFIG, or ~/.kube/config.
-    #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Namespace. Default: that of the context.
+    #[arg(long, short, value_name = "NAME", global = true)]
+    pub(crate) namespace: Option<String>,
 
-    /// The context in the kubeconfig file. Default: its current context.
+    /// Context in the kubeconfig file. Default: its current context.
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) context: Option<String>,
 
-    /// The namespace. Default: that of the context.
-    #[arg(long, short, value_name = "NAME", global = true)]
-    pub(crate) namespace: Option<String>,
+    /// Kubeconfig file. Default: KUBECONFIG, or ~/.kube/config.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Cluster in the kubeconfig file. Default: that of the context.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub(crate) cluster: Option<String>,
+
+    /// User in the kubeconfig file. Default: that of the context.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub(crate) user: Option<String>,
+
+    /// User to impersonate.
+    #[arg(
+        long = "as",
+        value_name = "USER",
+        global = true,
+        hide_short_help = true
+    )]
+    pub(crate) as_user: Option<String>,
+
+    /// Group to impersonate. May be repeated.
+    #[arg(
+        long,
+        value_name = "GROUP",
+        global = true,
+        hide_short_help = true,
+        requires = "as_user"
+    )]
+    pub(crate) as_group: Vec<String>,
+
+    /// UID to impersonate.
+    #[arg(
+        long,
+        value_name = "UID",
+        global = true,
+        hide_short_help = true,
+        requires = "as_user"
+    )]
+    pub(crate) as_uid: Option<String>,
+
+    /// Time limit of a single request, for example 5s. Default: none.
+    #[arg(long, value_name = "DURATION", value_parser = time_limit, global = true, hide_short_help = true)]
+    pub(crate) request_timeout: Option<Duration>,
+
+    /// Address of the API server.
+    #[arg(long, short, value_name = "URL", global = true, hide_short_help = true)]
+    pub(crate) server: Option<String>,
+
+    /// Bearer token.
+    #[arg(long, value_name = "TOKEN", global = true, hide_short_help = true)]
+    pub(crate) token: Option<String>,
+
+    /// File with the certificate of the API server's authority.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true, hide_short_help = true)]
+    pub(crate) certificate_authority: Option<PathBuf>,
+
+    /// File with the client's certificate.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true, hide_short_help = true, requires = "client_key")]
+    pub(crate) client_certificate: Option<PathBuf>,
+
+    /// File with the key of the client's certificate.
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, global = true, hide_short_help = true, requires = "client_certificate")]
+    pub(crate) client_key: Option<PathBuf>,
+
+    /// Name in the API server's certificate. Default: the host of its address.
+    #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// Accept every certificate of the API server. The connection is not secure then.
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        conflicts_with = "certificate_authority"
+    )]
+    pub(crate) insecure_skip_tls_verify: bool,
 }
 
-/// The form of the output.
+/// The form of the output of one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Form {
-    /// For programs.
+    /// JSON, with a code for each reason.
     Json,
-    /// For programs, and for people.
+    /// The same as YAML.
+    Yaml,
+}
+
+/// The form of the output of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListForm {
+    /// A table with more columns.
+    Wide,
+    /// Names, one per line, for other commands.
+    Name,
+    /// JSON, with a code for each reason.
+    Json,
+    /// The same as YAML.
     Yaml,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The guarded clusters: who serves, how many may go, the rollout. Clusters that are not well,
-    /// and those that are named, are shown with their members.
+    /// List the guarded clusters.
+    ///
+    /// A line has the voters that serve, the disruptions that are allowed, and the rollout.
+    /// Clusters that are not healthy, and those that are named, are shown with their members.
     Status(Status),
-    /// Whether a pod may go now, and why not. Asks the gate by a delete that is never carried out
-    /// (a server-side dry run), which needs the right to delete the pod.
+    /// Explain whether a pod may be deleted now, and if not, why.
+    ///
+    /// Asks the gate by a server-side dry run, which deletes and records nothing. You need the
+    /// right to delete the pod.
     Explain(Explain),
-    /// What a drain of nodes would meet, and in which order it works. Drains only with
-    /// `--dry-run=false`.
+    /// Drain nodes in the order that costs the guarded clusters least.
+    ///
+    /// Prints the plan, asks for confirmation, and runs `kubectl drain` for one node after the
+    /// other. Drains nothing if the plan cannot end. `--dry-run` only prints the plan.
     Drain(Drain),
-    /// How a rollout goes, and to stop it or to let it go on.
+    /// Watch a rollout, pause it or resume it.
     Rollout {
         #[command(subcommand)]
         command: Rollout,
     },
-    /// Let pods go against the gate's verdict, for a limited time. Asks before.
+    /// Allow deletes against the gate's verdict, for a limited time.
+    ///
+    /// Prints what it may cost, and asks for confirmation.
     Override(Override),
-    /// Have the gate replace a member whose data is lost or bad: its volume is given up, and it
-    /// joins again with an empty one. Asks before.
+    /// Have the gate replace a member whose data is lost or damaged.
+    ///
+    /// The member gets a new, empty volume, and its data from the other members. Asks for
+    /// confirmation.
     Replace(Replace),
-    /// What is wrong with the installation or with what the gate needs to see. Looks at the clusters
-    /// of all namespaces, or of --namespace.
+    /// Check the installation and the guarded clusters.
+    ///
+    /// Checks the clusters of all namespaces, or of --namespace. Each finding is OK, WARN, FAIL, or
+    /// SKIP where you may not read what the check needs. The exit code is 3 if a check fails.
     Doctor(Doctor),
+    /// Write an archive for the report of a problem.
+    ///
+    /// It holds budgets, Events, webhook configurations, the gate's Deployment, pods, logs and
+    /// metrics, and versions: of all namespaces, or of --namespace. Secrets, tokens, passwords and
+    /// keys are left out.
+    Report(Report),
+    /// Print the versions of the plugin, the gate and Kubernetes.
+    ///
+    /// Warns if the plugin and the gate have different minor versions, or if quorumgate is not
+    /// tested with this version of Kubernetes.
+    Version(Version),
     /// Print the completion script of a shell.
+    ///
+    /// For example: source <(kubectl quorum completion bash). It completes `kubectl-quorum`. For
+    /// `kubectl quorum`, put `kubectl_complete-quorum` into your PATH.
     Completion {
-        /// The shell.
+        /// Shell.
         shell: Shell,
     },
     /// Answer kubectl when it completes `kubectl quorum`.
@@ -94,7 +207,21 @@ pub(crate) enum Command {
         words: Vec<String>,
     },
     /// Print the manual page.
-    Man,
+    Man {
+        /// Write a page for each command into this directory instead.
+        #[arg(long, value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// A shell that has completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Elvish,
+    Fish,
+    Powershell,
+    Zsh,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -103,63 +230,102 @@ pub(crate) struct Status {
     #[arg(value_name = "CLUSTER")]
     pub(crate) clusters: Vec<String>,
 
-    /// Clusters of all namespaces.
+    /// List the clusters of all namespaces.
     #[arg(long, short = 'A')]
     pub(crate) all_namespaces: bool,
 
-    /// Show it anew whenever it changes, until interrupted.
-    #[arg(long, short, conflicts_with = "output")]
+    /// Only clusters whose budgets have these labels.
+    #[arg(long, short = 'l', value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+
+    /// Print again after each change, until interrupted.
+    #[arg(long, short)]
     pub(crate) watch: bool,
 
-    /// The form of the output. Default: a table.
-    #[arg(long, short, value_enum)]
-    pub(crate) output: Option<Form>,
+    /// Form of the output. Default: a table.
+    #[arg(long, short, value_enum, value_name = "FORM")]
+    pub(crate) output: Option<ListForm>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Explain {
-    /// The pod.
+    /// Pod: NAME or pod/NAME.
     pub(crate) pod: String,
 
     /// Ask by an eviction, as drains and autoscalers do. PodDisruptionBudgets count then.
     #[arg(long)]
     pub(crate) eviction: bool,
 
-    /// The form of the output. Default: text.
-    #[arg(long, short, value_enum)]
+    /// Form of the output. Default: text.
+    #[arg(long, short, value_enum, value_name = "FORM")]
     pub(crate) output: Option<Form>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Drain {
-    /// The nodes.
-    #[arg(required = true, value_name = "NODE")]
+    /// Nodes.
+    #[arg(required_unless_present = "selector", value_name = "NODE")]
     pub(crate) nodes: Vec<String>,
 
-    /// Only say what would happen. With `false`, `kubectl drain` is run for one node after the
-    /// other, in the order that is shown.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
-    pub(crate) dry_run: bool,
+    /// Drain the nodes with these labels.
+    #[arg(long, short = 'l', value_name = "SELECTOR", conflicts_with = "nodes")]
+    pub(crate) selector: Option<String>,
 
-    /// Have `kubectl drain` delete pods with emptyDir volumes too. What is in these is lost.
+    /// Only print the plan. `server` asks the gate about each eviction by a server-side dry run.
+    /// `client` takes what the budgets say, and sends no eviction.
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = DryRun::None, num_args = 0..=1, default_missing_value = "client", require_equals = true)]
+    pub(crate) dry_run: DryRun,
+
+    /// Have `kubectl drain` also delete pods with emptyDir volumes. Their data is lost.
     #[arg(long)]
     pub(crate) delete_emptydir_data: bool,
 
-    /// How long each drain may take, with `--dry-run=false`.
+    /// Have `kubectl drain` also delete pods without a controller.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Seconds that each pod gets to end. Default: those of the pod.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace_period: Option<u32>,
+
+    /// Accepted because `kubectl drain` has it. Pods of a `DaemonSet` are always ignored.
+    #[arg(long, hide = true, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) ignore_daemonsets: Option<bool>,
+
+    /// Time limit of the drain of each node.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub(crate) timeout: Duration,
+
+    #[command(flatten)]
+    pub(crate) yes: Yes,
+}
+
+/// The modes of a dry run, as kubectl has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRun {
+    /// Do it.
+    None,
+    /// Send no request that could change something.
+    Client,
+    /// Send requests that the API server does not carry out.
+    Server,
 }
 
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Rollout {
-    /// How many members are updated, and what the rollout waits for.
-    Status(Cluster),
-    /// Begin no new step (`spec.paused: true`). Steps that have begun are finished.
+    /// Wait until the rollout is complete, and print its progress.
+    Status {
+        #[command(flatten)]
+        cluster: Cluster,
+        #[command(flatten)]
+        wait: Wait,
+    },
+    /// Start no new step (`spec.paused: true`). Steps that have started are finished.
     Pause(Cluster),
-    /// Go on (`spec.paused: false`).
+    /// Continue (`spec.paused: false`).
     Resume(Cluster),
-    /// Let the change that is rolled out now cost the quorum: old and new members cannot talk to
-    /// each other, as when the members switch to TLS between them. Asks before.
+    /// Let the present change cost the quorum, where old and new members cannot talk to each
+    /// other: for example when the members switch to TLS between them. Asks for confirmation.
     Proceed {
         #[command(flatten)]
         cluster: Cluster,
@@ -169,24 +335,35 @@ pub(crate) enum Rollout {
 }
 
 #[derive(Debug, Clone, Args)]
+pub(crate) struct Wait {
+    /// Wait until the rollout is complete. With `--watch=false`, print its state and return.
+    #[arg(long, short, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) watch: bool,
+
+    /// Time limit of the wait, for example 10m. 0 means none.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = time_limit)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Cluster {
-    /// The cluster, by the name of its StatefulSet.
+    /// Cluster, by the name of its StatefulSet.
     #[arg(value_name = "CLUSTER")]
     pub(crate) name: String,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Override {
-    /// The pod, or the cluster by the name of its StatefulSet: then every pod of it. `pod/NAME` and
+    /// Pod, or cluster by the name of its StatefulSet, which means every pod of it. `pod/NAME` and
     /// `qdb/NAME` say which one is meant.
     #[arg(value_name = "POD|CLUSTER")]
     pub(crate) target: String,
 
-    /// For how long, at most 24h.
+    /// Duration, at most 24h.
     #[arg(long = "for", value_name = "DURATION", value_parser = up_to_a_day)]
     pub(crate) lasts: Duration,
 
-    /// Why. It is written beside the override, for those who come after.
+    /// Reason. It is written beside the override, for other people.
     #[arg(long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
 
@@ -196,7 +373,7 @@ pub(crate) struct Override {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Replace {
-    /// The member, by the name of its pod.
+    /// Member, by the name of its pod.
     #[arg(value_name = "MEMBER")]
     pub(crate) member: String,
 
@@ -206,38 +383,96 @@ pub(crate) struct Replace {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Yes {
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Doctor {
-    /// Namespace of the gate.
-    #[arg(long, value_name = "NAME", default_value = "quorumgate")]
-    pub(crate) gate_namespace: String,
+    #[command(flatten)]
+    pub(crate) gate: Gate,
 
-    /// Name of the gate's Deployment, Service and Lease.
-    #[arg(long, value_name = "NAME", default_value = "quorumgate")]
-    pub(crate) gate: String,
+    /// Check the cluster before the installation: versions, your rights, other webhooks, nodes.
+    #[arg(long)]
+    pub(crate) pre: bool,
 
-    /// Name of its webhook configurations.
-    #[arg(long, value_name = "NAME", default_value = "quorumgate")]
-    pub(crate) webhook_configuration: String,
+    /// Repeat the checks until none fails, for at most this time: for example 2m.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
 
-    /// The form of the output. Default: a table.
-    #[arg(long, short, value_enum)]
+    /// Form of the output. Default: text.
+    #[arg(long, short, value_enum, value_name = "FORM")]
+    pub(crate) output: Option<Form>,
+}
+
+/// The gate, where it is not the one that the webhook configurations name.
+#[derive(Debug, Clone, Default, Args)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the names of the arguments, of which the connection has `namespace`"
+)]
+pub(crate) struct Gate {
+    /// Namespace of the gate. Default: that of the service in the webhook configuration.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gate_namespace: Option<String>,
+
+    /// Name of the gate's Deployment, Service and Lease. Default: that of the service in the
+    /// webhook configuration.
+    #[arg(long = "gate", value_name = "NAME")]
+    pub(crate) gate_name: Option<String>,
+
+    /// Name of the gate's webhook configurations. Default: the one with the webhook
+    /// `pods.quorumgate.io`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) webhook_configuration: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Report {
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+
+    /// File to write. Default: quorum-report-TIME.tar.gz in the working directory.
+    #[arg(long, short, value_hint = clap::ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Logs since this time ago.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub(crate) since: Duration,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Version {
+    #[command(flatten)]
+    pub(crate) gate: Gate,
+
+    /// Print only the version of the plugin.
+    #[arg(long)]
+    pub(crate) client: bool,
+
+    /// Form of the output. Default: text.
+    #[arg(long, short, value_enum, value_name = "FORM")]
     pub(crate) output: Option<Form>,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
+    let given = time_limit(text)?;
+    if given.is_zero() {
+        return Err("has to be longer than zero".to_owned());
+    }
+    Ok(given)
+}
+
+/// A duration, or a number of seconds, as kubectl takes it. Zero is no limit.
+fn time_limit(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(Duration::from_secs(seconds));
+    }
     let given: jiff::SignedDuration = text
         .parse()
-        .map_err(|_| "not a duration like 30m, 90s or 1h 30m".to_owned())?;
-    Duration::try_from(given)
-        .ok()
-        .filter(|given| !given.is_zero())
-        .ok_or_else(|| "has to be longer than nothing".to_owned())
+        .map_err(|_| "not a duration like 30m, 90s or 1h30m".to_owned())?;
+    Duration::try_from(given).map_err(|_| "has to be longer than zero".to_owned())
 }
 
 /// The gate takes no override that lasts longer.
@@ -262,19 +497,54 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_a_dry_run_unless_told_otherwise() {
-        let parsed = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
-            Command::Drain(drain) => (drain.nodes, drain.dry_run),
-            other => panic!("{other:?}"),
+    fn a_drain_acts_unless_it_is_a_dry_run_as_kubectls_does() {
+        let parsed = |args: &[&str]| {
+            let all: Vec<_> = ["q", "drain"].iter().chain(args).collect();
+            match Cli::try_parse_from(all).unwrap().command {
+                Command::Drain(drain) => (drain.nodes, drain.dry_run),
+                other => panic!("{other:?}"),
+            }
         };
         let nodes = vec!["a".to_owned(), "b".to_owned()];
-        assert_eq!(parsed(&["q", "drain", "a", "b"]), (nodes.clone(), true));
-        let told = ["q", "drain", "--dry-run=false", "a", "b"];
-        assert_eq!(parsed(&told), (nodes.clone(), false));
-        assert_eq!(
-            parsed(&["q", "drain", "--dry-run", "a", "b"]),
-            (nodes, true)
-        );
+        for (mode, expected) in [
+            ("--dry-run=none", DryRun::None),
+            ("--dry-run=client", DryRun::Client),
+            ("--dry-run=server", DryRun::Server),
+            ("--dry-run", DryRun::Client),
+            ("--ignore-daemonsets", DryRun::None),
+        ] {
+            assert_eq!(parsed(&[mode, "a", "b"]), (nodes.clone(), expected));
+        }
+        assert!(Cli::try_parse_from(["q", "drain"]).is_err());
+        assert!(Cli::try_parse_from(["q", "drain", "-l", "a=b"]).is_ok());
+    }
+
+    #[test]
+    fn flags_of_kubectl_are_taken_before_and_after_the_command() {
+        let flags = [
+            "--as=jane",
+            "--as-group=a",
+            "--as-group=b",
+            "--as-uid=7",
+            "--cluster=c",
+            "--user=u",
+            "--request-timeout=5s",
+            "--context=x",
+            "-n=db",
+        ];
+        let before = ["q"].iter().chain(&flags).chain(&["status"]);
+        let after = ["q", "status"].iter().chain(&flags);
+        for line in [before.collect::<Vec<_>>(), after.collect()] {
+            let given = Cli::try_parse_from(line).unwrap().connection;
+            assert_eq!(given.as_user.as_deref(), Some("jane"));
+            assert_eq!(given.as_group, ["a", "b"]);
+            assert_eq!(given.as_uid.as_deref(), Some("7"));
+            assert_eq!(given.cluster.as_deref(), Some("c"));
+            assert_eq!(given.user.as_deref(), Some("u"));
+            assert_eq!(given.request_timeout, Some(Duration::from_secs(5)));
+            assert_eq!(given.context.as_deref(), Some("x"));
+            assert_eq!(given.namespace.as_deref(), Some("db"));
+        }
     }
 
     #[test]
@@ -284,5 +554,14 @@ mod tests {
         assert!(up_to_a_day("24h 1s").is_err());
         assert!(up_to_a_day("0s").is_err());
         assert!(up_to_a_day("soon").is_err());
+    }
+
+    #[test]
+    fn times_are_written_as_kubectl_takes_them() {
+        assert_eq!(time_limit("0"), Ok(Duration::ZERO));
+        assert_eq!(time_limit("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(time_limit("1h30m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(time_limit("500ms"), Ok(Duration::from_millis(500)));
+        assert!(time_limit("-5s").is_err());
     }
 }

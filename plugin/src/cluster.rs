@@ -3,13 +3,14 @@
 use comfy_table::Cell;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use quorumgate::api::{
+use quorumgate_api::{
     DataPlace, Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
     QuorumDisruptionBudgetStatus, Updater, condition, names,
 };
-use quorumgate::observe::{OverrideState, standing};
+use quorumgate_api::{OverrideState, standing};
 use serde::Serialize;
 
+use crate::codes::code;
 use crate::show::{Paint, Tone, cell, table};
 
 /// A guarded cluster.
@@ -27,13 +28,13 @@ pub(crate) struct Cluster {
     pub(crate) serving: Option<i32>,
     /// Voters that have to serve.
     pub(crate) majority: Option<i32>,
-    /// Members that may go now.
-    pub(crate) may_go: Option<i32>,
+    /// Members that may be deleted now.
+    pub(crate) disruptions_allowed: Option<i32>,
     pub(crate) leader: Option<String>,
     pub(crate) members: Vec<Member>,
     pub(crate) rollout: Rollout,
-    /// Until when every pod may go against the gate's verdict, and why, by the budget's annotations.
-    pub(crate) overridden: Option<String>,
+    /// The override of all its pods, by the budget's annotations.
+    pub(crate) overridden: Option<Override>,
     /// Conditions that are not as they should be.
     pub(crate) problems: Vec<Problem>,
 }
@@ -58,12 +59,47 @@ pub(crate) struct Member {
     pub(crate) role: MemberRole,
     pub(crate) leads: bool,
     pub(crate) serving: bool,
+    pub(crate) state: MemberState,
+    /// The revision of its pod.
+    pub(crate) revision: Option<String>,
     /// Where it has its data. Absent for a member without a pod of the StatefulSet.
     pub(crate) data: Option<DataPlace>,
-    /// Why it does not serve.
-    pub(crate) why: Option<String>,
-    /// The permissions that are still in use: what, for whom, since when.
-    pub(crate) permitted: Vec<String>,
+    /// Why it does not serve, in words.
+    pub(crate) message: Option<String>,
+    /// The open permissions to disrupt it.
+    pub(crate) permitted: Vec<Permitted>,
+}
+
+/// The state of a member in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum MemberState {
+    Serving,
+    NotServing,
+    /// The member serves, and a permission to disrupt it is open.
+    Leaving,
+    /// A permission is open, and the gate does not see the member now.
+    NotSeen,
+}
+
+/// An open permission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Permitted {
+    /// `Delete`, `Defragment` or `Replace`.
+    pub(crate) reason: String,
+    /// The user who asked.
+    pub(crate) by: String,
+    pub(crate) time: String,
+    pub(crate) message: String,
+}
+
+/// An override of all pods of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Override {
+    pub(crate) until: String,
+    /// Why, as the user wrote it.
+    pub(crate) message: Option<String>,
 }
 
 /// A rollout.
@@ -73,27 +109,68 @@ pub(crate) struct Rollout {
     pub(crate) state: RolloutState,
     /// Whether `spec.paused` keeps rollouts from beginning a step.
     pub(crate) paused: bool,
-    /// Who replaces outdated pods.
+    /// Controller that replaces outdated pods.
     pub(crate) updated_by: Option<Updater>,
     /// Pods that have the revision, and pods that have to get it.
     pub(crate) updated: i32,
     pub(crate) targets: i32,
     /// The revision, of a rollout that was ever begun.
     pub(crate) revision: Option<String>,
-    /// What it waits for.
-    pub(crate) waits_for: Option<String>,
+    /// The reason why it waits.
+    pub(crate) waits_for: Option<Waiting>,
     /// The last step.
-    pub(crate) last_step: Option<String>,
+    pub(crate) last_step: Option<Step>,
+}
+
+/// The reason why a rollout waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Waiting {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) since: Option<Time>,
+}
+
+/// A step of a rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Step {
+    /// `Delete`, `Evict` or `MoveLeader`.
+    pub(crate) action: String,
+    pub(crate) pod: String,
+    pub(crate) message: String,
+    pub(crate) time: Option<Time>,
+}
+
+impl Waiting {
+    pub(crate) fn words(&self) -> String {
+        match &self.since {
+            Some(since) => format!("{} (since {})", self.message, ago(since)),
+            None => self.message.clone(),
+        }
+    }
+}
+
+impl Step {
+    pub(crate) fn words(&self) -> String {
+        let at = self.time.as_ref().map(|at| format!(", {}", ago(at)));
+        let (action, pod) = (&self.action, &self.pod);
+        format!(
+            "{action} {pod}: it {}{}",
+            self.message,
+            at.unwrap_or_default()
+        )
+    }
 }
 
 /// The state of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum RolloutState {
     /// Every pod is up to date.
-    Done,
-    /// It acts, or waits for what passes by itself.
-    UnderWay,
-    /// It waits.
+    Complete,
+    /// The rollout acts, or waits for what passes by itself.
+    Progressing,
+    /// The rollout waits.
     Waiting,
     /// `spec.paused` holds it.
     Paused,
@@ -113,7 +190,7 @@ pub(crate) struct Problem {
 }
 
 impl Cluster {
-    /// What the budget tells.
+    /// The cluster of a budget.
     pub(crate) fn of(budget: &QuorumDisruptionBudget) -> Self {
         let nothing = QuorumDisruptionBudgetStatus::default();
         let status = budget.status.as_ref().unwrap_or(&nothing);
@@ -135,7 +212,7 @@ impl Cluster {
             voters: status.voters,
             serving: status.current_healthy,
             majority: status.desired_healthy,
-            may_go: status.disruptions_allowed,
+            disruptions_allowed: status.disruptions_allowed,
             leader: status.leader.clone(),
             members: members(status, leader),
             rollout: Rollout::of(budget, status),
@@ -160,11 +237,14 @@ impl Cluster {
                 .members
                 .iter()
                 .all(|m| m.serving && m.permitted.is_empty())
-            && matches!(self.rollout.state, RolloutState::Done | RolloutState::None)
+            && matches!(
+                self.rollout.state,
+                RolloutState::Complete | RolloutState::None
+            )
     }
 
     /// The row of [`overview`].
-    fn row(&self, with_namespace: bool) -> Vec<Cell> {
+    fn row(&self, columns: Columns) -> Vec<Cell> {
         let number = |number: Option<i32>| number.map_or("?".to_owned(), |n| n.to_string());
         let serving = format!(
             "{} of {}, {} needed",
@@ -177,28 +257,48 @@ impl Cluster {
             Quorum::Held if self.serving == self.voters => Tone::Good,
             Quorum::Held | Quorum::Unknown => Tone::Uneasy,
         };
-        let may_go = self.may_go.unwrap_or_default() > 0;
+        let allowed = self.disruptions_allowed.unwrap_or_default() > 0;
         let gate_tone = match (self.enforcement, self.problems.is_empty()) {
             (Enforcement::Enforce, true) => Tone::Good,
             (Enforcement::Warn, true) => Tone::Uneasy,
             (_, false) => Tone::Bad,
         };
-        let namespace = with_namespace.then(|| cell(&self.namespace, Tone::Plain));
+        let namespace = columns
+            .namespace
+            .then(|| cell(&self.namespace, Tone::Plain));
         let rest = [
             cell(&self.name, Tone::Plain),
             cell(serving, serving_tone),
             cell(
-                number(self.may_go),
-                if may_go { Tone::Plain } else { Tone::Uneasy },
+                number(self.disruptions_allowed),
+                if allowed { Tone::Plain } else { Tone::Uneasy },
             ),
             cell(self.leader.as_deref().unwrap_or("none"), Tone::Plain),
             cell(self.rollout.short(), self.rollout.tone()),
             cell(self.gate(), gate_tone),
         ];
-        namespace.into_iter().chain(rest).collect()
+        let wide = columns.wide.then(|| self.wide());
+        let wide = wide.into_iter().flatten();
+        namespace.into_iter().chain(rest).chain(wide).collect()
     }
 
-    /// What the gate does about it, in a word or two.
+    /// The columns of `-o wide`.
+    fn wide(&self) -> [Cell; 4] {
+        let names = |which: fn(&Member) -> bool| {
+            let which = self.members.iter().filter(|member| which(member));
+            listed(which.map(|member| member.name.as_str()))
+        };
+        let problems = self.problems.iter().map(|p| p.condition.as_str());
+        let until = self.overridden.as_ref().map(|by| by.until.as_str());
+        [
+            cell(names(|member| !member.serving), Tone::Plain),
+            cell(names(|member| !member.permitted.is_empty()), Tone::Plain),
+            cell(listed(problems), Tone::Plain),
+            cell(listed(until.into_iter()), Tone::Plain),
+        ]
+    }
+
+    /// The gate's part, in a word or two.
     fn gate(&self) -> String {
         let does = match self.enforcement {
             Enforcement::Enforce => "enforces",
@@ -222,13 +322,7 @@ impl Cluster {
     pub(crate) fn member_table(&self, paint: Paint) -> String {
         let rows = self.members.iter().map(Member::row).collect();
         table(
-            &[
-                "  MEMBER",
-                "ROLE",
-                "SERVES",
-                "DATA",
-                "WHY NOT, OR WHAT IT IS PERMITTED",
-            ],
+            &["  MEMBER", "ROLE", "SERVES", "DATA", "MESSAGE"],
             rows,
             paint,
         )
@@ -238,13 +332,13 @@ impl Cluster {
     pub(crate) fn details(&self, paint: Paint) -> String {
         let mut told = self.member_table(paint);
         if let Some(overridden) = &self.overridden {
-            told += &format!("  overridden until {overridden}\n");
+            told += &format!("  {}\n", overridden.words());
         }
         if self.rollout.paused {
             told += "  rollouts are paused (spec.paused)\n";
         }
         if let Some(waits_for) = &self.rollout.waits_for {
-            told += &format!("  the rollout waits: {waits_for}\n");
+            told += &format!("  the rollout waits: {}\n", waits_for.words());
         }
         for problem in &self.problems {
             let Problem {
@@ -259,14 +353,42 @@ impl Cluster {
     }
 }
 
+/// Columns of [`overview`] that are not always shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Columns {
+    pub(crate) namespace: bool,
+    pub(crate) wide: bool,
+}
+
 /// A table of clusters, a line each.
-pub(crate) fn overview(clusters: &[Cluster], with_namespace: bool, paint: Paint) -> String {
-    let mut headings = vec!["CLUSTER", "SERVING", "MAY GO", "LEADER", "ROLLOUT", "GATE"];
-    if with_namespace {
+pub(crate) fn overview(clusters: &[Cluster], columns: Columns, paint: Paint) -> String {
+    let mut headings = vec!["CLUSTER", "SERVING", "ALLOWED", "LEADER", "ROLLOUT", "GATE"];
+    if columns.namespace {
         headings.insert(0, "NAMESPACE");
     }
-    let rows = clusters.iter().map(|cluster| cluster.row(with_namespace));
+    if columns.wide {
+        headings.extend(["NOT SERVING", "PERMITTED", "CONDITIONS", "OVERRIDDEN UNTIL"]);
+    }
+    let rows = clusters.iter().map(|cluster| cluster.row(columns));
     table(&headings, rows.collect(), paint)
+}
+
+/// Names in one cell, as kubectl lists them.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        "<none>".to_owned()
+    } else {
+        names.join(",")
+    }
+}
+
+impl Override {
+    fn words(&self) -> String {
+        let why = self.message.as_ref().map(|why| format!(" ({why})"));
+        let (until, why) = (&self.until, why.unwrap_or_default());
+        format!("overridden until {until}{why}: every pod may be deleted, whatever the gate finds")
+    }
 }
 
 impl Member {
@@ -276,10 +398,10 @@ impl Member {
             (MemberRole::Voter, false) => "voter",
             (MemberRole::Learner, _) => "learner",
         };
-        let (serves, tone) = match (self.serving, self.permitted.is_empty()) {
-            (true, true) => ("yes", Tone::Good),
-            (true, false) => ("leaves", Tone::Uneasy),
-            (false, _) => ("no", Tone::Bad),
+        let (serves, tone) = match self.state {
+            MemberState::Serving => ("yes", Tone::Good),
+            MemberState::Leaving => ("leaving", Tone::Uneasy),
+            MemberState::NotServing | MemberState::NotSeen => ("no", Tone::Bad),
         };
         let (data, data_tone) = match self.data {
             Some(DataPlace::Claim) => ("claim", Tone::Plain),
@@ -289,7 +411,8 @@ impl Member {
             Some(DataPlace::Unknown) => ("unknown", Tone::Uneasy),
             None => ("", Tone::Plain),
         };
-        let why = self.why.iter().chain(&self.permitted);
+        let permitted = self.permitted.iter().map(|permitted| &permitted.message);
+        let why = self.message.iter().chain(permitted);
         let why = why.map(String::as_str).collect::<Vec<_>>().join("; ");
         vec![
             cell(format!("  {}", self.name), Tone::Plain),
@@ -309,8 +432,14 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
         role: member.role,
         leads: leader == Some(member.name.as_str()),
         serving: member.serving,
+        state: if member.serving {
+            MemberState::Serving
+        } else {
+            MemberState::NotServing
+        },
+        revision: member.revision.clone(),
         data: member.data,
-        why: member.why.clone(),
+        message: member.why.clone(),
         permitted: Vec::new(),
     };
     let mut members: Vec<_> = status.members.iter().map(told).collect();
@@ -322,18 +451,26 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
     {
         let permitted = causes.iter().map(|cause| {
             let what = match cause.kind.as_str() {
-                "Delete" => "to go",
+                "Delete" => "to be deleted",
                 "Defragment" => "to be defragmented",
                 "Replace" => "to be replaced",
                 other => other,
             };
             let since = cause.at.parse::<Timestamp>();
             let since = since.map_or_else(|_| cause.at.clone(), |at| ago(&Time(at)));
-            format!("permitted {what}, asked by {}, {since}", cause.by)
+            Permitted {
+                reason: cause.kind.clone(),
+                by: cause.by.clone(),
+                time: cause.at.clone(),
+                message: format!("permitted {what}, asked by {}, {since}", cause.by),
+            }
         });
         let of_pod = |m: &&mut Member| m.pod.as_ref() == Some(pod);
         if let Some(member) = members.iter_mut().find(of_pod) {
             member.permitted = permitted.collect();
+            if member.serving && !member.permitted.is_empty() {
+                member.state = MemberState::Leaving;
+            }
         } else {
             members.push(Member {
                 name: pod.clone(),
@@ -342,8 +479,10 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
                 role: MemberRole::Voter,
                 leads: false,
                 serving: false,
+                state: MemberState::NotSeen,
+                revision: None,
                 data: None,
-                why: Some("the gate does not see it now".to_owned()),
+                message: Some("the gate does not see it now".to_owned()),
                 permitted: permitted.collect(),
             });
         }
@@ -351,27 +490,28 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
     members
 }
 
-/// Until when the budget's annotation lets every pod go, and why.
-fn overridden(budget: &QuorumDisruptionBudget) -> Option<String> {
+/// The override by the budget's annotations, if it is valid now.
+fn overridden(budget: &QuorumDisruptionBudget) -> Option<Override> {
     let annotations = budget.metadata.annotations.as_ref();
     let OverrideState::Valid(until) = standing(annotations, Timestamp::now()) else {
         return None;
     };
     let why = annotations.and_then(|all| all.get(names::OVERRIDE_REASON));
-    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-    Some(format!(
-        "{until}{why}: every pod may go, whatever the gate finds"
-    ))
+    Some(Override {
+        until: until.clone(),
+        message: why.cloned(),
+    })
 }
 
 /// The conditions of a budget are all true where everything is well. A rollout has its own place.
 fn problems(conditions: &[Condition]) -> Vec<Problem> {
     let of_rollouts = [condition::ALL_MEMBERS_UPDATED, condition::PROGRESSING];
     // Members without TLS are the owner's choice, and a defragmentation that is due is no problem.
-    // The summary repeats what another condition says.
+    // The first pods of every cluster start anew. The summary repeats what another condition says.
     let choices = [
         condition::MEMBERS_ASKED_BY_TLS,
         condition::DEFRAGMENTED,
+        condition::INITIAL_STATE_SET,
         condition::READY,
     ];
     let is_problem = |c: &&Condition| {
@@ -403,14 +543,14 @@ impl Rollout {
         let progress = status.rollout.as_deref();
         let waiting = progress.and_then(|progress| progress.waiting_on.as_ref());
         let state = match progress {
-            _ if done => RolloutState::Done,
-            Some(progress) if progress.finished.is_some() => RolloutState::Done,
+            _ if done => RolloutState::Complete,
+            Some(progress) if progress.finished.is_some() => RolloutState::Complete,
             Some(_) if paused => RolloutState::Paused,
             Some(_) if waiting.is_some() => RolloutState::Waiting,
-            Some(_) => RolloutState::UnderWay,
+            Some(_) => RolloutState::Progressing,
             None => RolloutState::None,
         };
-        let open = !matches!(state, RolloutState::Done | RolloutState::None);
+        let open = !matches!(state, RolloutState::Complete | RolloutState::None);
         Self {
             state,
             paused,
@@ -418,28 +558,30 @@ impl Rollout {
             updated: progress.map_or(0, |progress| progress.updated),
             targets: progress.map_or(0, |progress| progress.targets),
             revision: progress.and_then(|progress| progress.target.clone()),
-            waits_for: waiting
-                .filter(|_| open)
-                .map(|waiting| match &waiting.since {
-                    Some(since) => format!("{} (since {})", waiting.message, ago(since)),
-                    None => waiting.message.clone(),
-                }),
-            last_step: progress.and_then(|p| p.last_step.as_ref()).map(|step| {
-                let at = step.at.as_ref().map(|at| format!(", {}", ago(at)));
-                let at = at.unwrap_or_default();
-                format!("{} {}: it {}{at}", step.action, step.pod, step.because)
+            waits_for: waiting.filter(|_| open).map(|waiting| Waiting {
+                reason: code(&waiting.reason),
+                message: waiting.message.clone(),
+                since: waiting.since.clone(),
             }),
+            last_step: progress
+                .and_then(|p| p.last_step.as_ref())
+                .map(|step| Step {
+                    action: code(&step.action),
+                    pod: step.pod.clone(),
+                    message: step.because.clone(),
+                    time: step.at.clone(),
+                }),
         }
     }
 
     fn short(&self) -> String {
         let of = format!("{} of {}", self.updated, self.targets);
         match self.state {
-            RolloutState::Done if self.paused => "up to date, paused".to_owned(),
-            RolloutState::Done => "up to date".to_owned(),
+            RolloutState::Complete if self.paused => "up to date, paused".to_owned(),
+            RolloutState::Complete => "up to date".to_owned(),
             RolloutState::None if self.paused => "none, paused".to_owned(),
             RolloutState::None => "none".to_owned(),
-            RolloutState::UnderWay => of,
+            RolloutState::Progressing => of,
             RolloutState::Waiting => format!("{of}, waits"),
             RolloutState::Paused => format!("{of}, paused"),
         }
@@ -447,9 +589,9 @@ impl Rollout {
 
     fn tone(&self) -> Tone {
         match self.state {
-            RolloutState::Done | RolloutState::None if self.paused => Tone::Uneasy,
-            RolloutState::Done | RolloutState::None => Tone::Plain,
-            RolloutState::UnderWay => Tone::Good,
+            RolloutState::Complete | RolloutState::None if self.paused => Tone::Uneasy,
+            RolloutState::Complete | RolloutState::None => Tone::Plain,
+            RolloutState::Progressing => Tone::Good,
             RolloutState::Waiting | RolloutState::Paused => Tone::Uneasy,
         }
     }
@@ -469,13 +611,20 @@ pub(crate) fn ago(time: &Time) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use jiff::SignedDuration;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     /// A cluster of three, of which one is on its way and one does not serve.
     pub(crate) fn degraded() -> Cluster {
-        let budget = json!({
+        Cluster::of(&serde_json::from_value(degraded_budget()).unwrap())
+    }
+
+    /// The budget of that cluster.
+    pub(crate) fn degraded_budget() -> Value {
+        json!({
+            "apiVersion": "quorumgate.io/v1alpha1",
+            "kind": "QuorumDisruptionBudget",
             "metadata": {"namespace": "db", "name": "etcd"},
             "spec": {"statefulSetName": "etcd"},
             "status": {
@@ -488,7 +637,11 @@ pub(crate) mod tests {
                      "why": "it refused the connection"},
                 ],
                 "grants": [{"member": "etcd-1", "causes": [
-                    {"kind": "Delete", "seq": 1, "by": "jane", "at": "2026-11-25T07:00:00Z"}]}],
+                    {"kind": "Delete", "seq": 1, "by": "jane", "time": "2026-11-25T07:00:00Z"}]}],
+                "rollout": {"target": "etcd-abc", "updated": 1, "targets": 3,
+                    "waitingOn": {"reason": "member-not-ready", "message": "etcd-2 is not ready",
+                        "startTime": "2026-11-25T07:00:00Z"},
+                    "lastStep": {"pod": "etcd-0", "action": "move-leader", "because": "leads"}},
                 "conditions": [
                     {"type": "QuorumHealthy", "status": "True", "reason": "Quorate",
                      "message": "", "lastTransitionTime": "2026-11-25T07:00:00Z"},
@@ -497,34 +650,59 @@ pub(crate) mod tests {
                      "lastTransitionTime": "2026-11-25T07:00:00Z"},
                 ],
             },
-        });
-        Cluster::of(&serde_json::from_value(budget).unwrap())
+        })
     }
 
     #[test]
     fn a_cluster_is_told_with_its_members_and_what_is_wrong() {
         let told = degraded();
-        let line = overview(std::slice::from_ref(&told), true, Paint::Never);
+        let line = overview(
+            std::slice::from_ref(&told),
+            Columns {
+                namespace: true,
+                wide: true,
+            },
+            Paint::Never,
+        );
         let row = line.lines().nth(1).unwrap();
         for word in [
             "db",
             "etcd",
             "1 of 3, 2 needed",
             "etcd-0",
-            "enforces; NotAsked",
+            "enforces; NotAsked  etcd-2       etcd-1     GateActive  <none>",
         ] {
             assert!(row.contains(word), "{word}: {row}");
         }
         let details = told.details(Paint::Never);
         for words in [
-            "etcd-0  leader  yes     claim",
-            "etcd-1  voter   leaves  pod    permitted to go, asked by jane, ",
-            "etcd-2  voter   no             it refused the connection",
+            "etcd-0  leader  yes      claim",
+            "etcd-1  voter   leaving  pod    permitted to be deleted, asked by jane, ",
+            "etcd-2  voter   no              it refused the connection",
             "GateActive is False (NotAsked): the namespace lost its label",
         ] {
             assert!(details.contains(words), "{words}: {details}");
         }
         assert!(!told.is_well());
+    }
+
+    #[test]
+    fn programs_get_a_code_for_each_reason() {
+        let shown = serde_json::to_value(degraded()).unwrap();
+        let states = [0, 1, 2].map(|member| shown["members"][member]["state"].clone());
+        assert_eq!(states, ["Serving", "Leaving", "NotServing"]);
+        let permitted = &shown["members"][1]["permitted"][0];
+        assert_eq!(permitted["reason"], "Delete");
+        assert_eq!(permitted["by"], "jane");
+        assert_eq!(shown["problems"][0]["reason"], "NotAsked");
+        assert_eq!(shown["disruptionsAllowed"], 0);
+        assert_eq!(shown["rollout"]["state"], "Waiting");
+        assert_eq!(shown["rollout"]["waitsFor"]["reason"], "MemberNotReady");
+        assert_eq!(
+            shown["rollout"]["waitsFor"]["since"],
+            "2026-11-25T07:00:00Z"
+        );
+        assert_eq!(shown["rollout"]["lastStep"]["action"], "MoveLeader");
     }
 
     #[test]
@@ -561,7 +739,7 @@ pub(crate) mod tests {
         let told = Cluster::of(&serde_json::from_value(new).unwrap());
         assert_eq!(told.quorum, Quorum::Unknown);
         assert!(!told.is_well());
-        let line = overview(&[told], false, Paint::Never);
+        let line = overview(&[told], Columns::default(), Paint::Never);
         assert!(line.contains("? of ?, ? needed"), "{line}");
     }
 }

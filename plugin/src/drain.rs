@@ -1,4 +1,4 @@
-//! `kubectl quorum drain`: what a drain of nodes would meet, and in which order it works.
+//! `kubectl quorum drain`: drains nodes in the order that works, or prints it.
 
 mod plan;
 
@@ -11,40 +11,74 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use kube::core::{Selector, SelectorExt as _};
+use quorumgate_api::Enforcement;
 use tokio::process::Command;
 
 use crate::End;
-use crate::ask::{By, ask};
-use crate::cli;
-use crate::cluster::Cluster;
+use crate::ask::{Answer, By, ask};
+use crate::change::confirm;
+use crate::cli::{self, DryRun};
+use crate::cluster::{Cluster, Member};
 use crate::connect::{Kubernetes, failed};
-use crate::show::{Paint, print};
+use crate::show::{Paint, complain, print};
 use crate::status::everywhere;
 use plan::{Ground, Met, Plan};
 
 pub(crate) async fn run(of: &Kubernetes, options: &cli::Drain, paint: Paint) -> Result<End> {
-    let plan = look(of, &options.nodes).await?;
+    let plan = look(of, options).await?;
     print(&plan.picture(paint))?;
-    let more: &[&str] = if options.delete_emptydir_data {
-        &["--delete-emptydir-data"]
-    } else {
-        &[]
-    };
-    if options.dry_run || plan.runs_out_of_nodes() {
-        print(&plan.advice(more))?;
-        let well = options.dry_run && plan.passes();
-        return Ok(if well { End::Well } else { End::No });
+    let more = flags(options);
+    if options.dry_run != DryRun::None {
+        print(&plan.advice(&more))?;
+        if plan.passes() {
+            print("\nThe same command without --dry-run does so.\n")?;
+            return Ok(End::Well);
+        }
+        return Ok(End::No);
     }
+    if plan.never_ends() {
+        print(&plan.advice(&more))?;
+        complain("Nothing was drained: this drain would not end.");
+        return Ok(End::No);
+    }
+    let nodes = plan.order().collect::<Vec<_>>().join(", ");
+    let what = format!("\nThese nodes are cordoned and drained, one after the other: {nodes}");
+    confirm(&what, &options.yes)?;
     for node in plan.order() {
-        drain(of, node, more, options.timeout).await?;
+        drain(of, node, &more, options.timeout).await?;
     }
     Ok(End::Well)
 }
 
-async fn look(of: &Kubernetes, nodes: &[String]) -> Result<Plan> {
-    let known = Api::<Node>::all(of.client.clone());
-    let known = known.list(&ListParams::default()).await;
+/// The flags that `kubectl drain` gets besides.
+fn flags(options: &cli::Drain) -> Vec<String> {
+    let flags = [
+        options
+            .delete_emptydir_data
+            .then(|| "--delete-emptydir-data".to_owned()),
+        options.force.then(|| "--force".to_owned()),
+        options
+            .grace_period
+            .map(|seconds| format!("--grace-period={seconds}")),
+    ];
+    flags.into_iter().flatten().collect()
+}
+
+async fn look(of: &Kubernetes, options: &cli::Drain) -> Result<Plan> {
+    let nodes = Api::<Node>::all(of.client.clone());
+    let known = nodes.list(&ListParams::default()).await;
     let known = known.map_err(|error| failed("nodes", error))?.items;
+    let nodes = &match &options.selector {
+        None => options.nodes.clone(),
+        Some(selector) => {
+            let chosen = nodes.list(&ListParams::default().labels(selector)).await;
+            let chosen = chosen.map_err(|error| failed("nodes", error))?;
+            if chosen.items.is_empty() {
+                bail!("no node has the labels {selector}");
+            }
+            chosen.iter().map(name).collect()
+        }
+    };
     let pods = Api::<Pod>::all(of.client.clone());
     let clusters = everywhere(of).await?;
     let mut met = Vec::new();
@@ -79,7 +113,11 @@ async fn look(of: &Kubernetes, nodes: &[String]) -> Result<Plan> {
             }
             met.push(Met {
                 node: node.clone(),
-                answer: ask(of, &namespace, &name, By::Eviction).await?,
+                answer: if options.dry_run == DryRun::Client {
+                    expected(cluster, member)
+                } else {
+                    ask(of, &namespace, &name, By::Eviction).await?
+                },
                 serves: member.is_some_and(|member| member.serving),
                 leads: member.is_some_and(|member| member.leads),
                 cluster: of_cluster,
@@ -88,6 +126,32 @@ async fn look(of: &Kubernetes, nodes: &[String]) -> Result<Plan> {
         }
     }
     Ok(Plan::new(nodes, &met, ground))
+}
+
+/// The answer that the gate would give by the budget's status, without a request.
+fn expected(cluster: &Cluster, member: Option<&Member>) -> Answer {
+    let spared = member.is_none_or(|member| !member.serving);
+    if spared
+        || cluster
+            .disruptions_allowed
+            .is_some_and(|allowed| allowed > 0)
+    {
+        return Answer::Allowed {
+            warnings: Vec::new(),
+        };
+    }
+    let message = "the budget allows no disruption now".to_owned();
+    if cluster.enforcement == Enforcement::Warn {
+        return Answer::Allowed {
+            warnings: vec![message],
+        };
+    }
+    Answer::Denied {
+        code: 429,
+        reason: "no-headroom".to_owned(),
+        message,
+        causes: Vec::new(),
+    }
 }
 
 /// The node of each member's pod.
@@ -109,7 +173,7 @@ fn name(node: &Node) -> String {
 }
 
 /// Whether new pods may go to the node.
-fn is_open(node: &Node) -> bool {
+pub(crate) fn is_open(node: &Node) -> bool {
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable);
     let conditions = node.status.as_ref().and_then(|s| s.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();
@@ -135,10 +199,13 @@ fn stays_apart(pod: &Pod) -> bool {
 }
 
 /// Drains a node by `kubectl drain`, which asks again every 5 s where it has to wait.
-async fn drain(of: &Kubernetes, node: &str, more: &[&str], timeout: Duration) -> Result<()> {
+async fn drain(of: &Kubernetes, node: &str, more: &[String], timeout: Duration) -> Result<()> {
     let timeout = format!("--timeout={}s", timeout.as_secs());
     let args = ["drain", node, "--ignore-daemonsets", &timeout];
-    let args = [&args, more].concat();
+    let args: Vec<_> = args
+        .into_iter()
+        .chain(more.iter().map(String::as_str))
+        .collect();
     print(&format!("\n$ kubectl {}\n", args.join(" ")))?;
     let done = Command::new("kubectl")
         .args(&of.kubectl)
@@ -146,11 +213,96 @@ async fn drain(of: &Kubernetes, node: &str, more: &[&str], timeout: Duration) ->
         .stdin(Stdio::null())
         .status()
         .await
-        .context("kubectl could not be run: is it in PATH?")?;
+        .context("cannot run kubectl: put it into your PATH")?;
     if !done.success() {
         bail!(
-            "the drain of {node} did not end well; the node stays cordoned, and the nodes after it were not touched"
+            "the drain of {node} failed; the node stays cordoned, and the nodes after it are unchanged"
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::tests::degraded_budget;
+    use crate::connect::tests::{api_server, list};
+
+    fn options(flags: &[&str]) -> cli::Drain {
+        let line = ["q", "drain"].iter().chain(flags);
+        match cli::Cli::try_parse_from(line).unwrap().command {
+            cli::Command::Drain(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn objects() -> Vec<(&'static str, Value)> {
+        let node = json!({"metadata": {"name": "a"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let pod = json!({"metadata": {"name": "etcd-0", "namespace": "db"},
+            "spec": {"nodeName": "a", "containers": []}});
+        vec![
+            ("/api/v1/nodes", list("Node", &[node])),
+            ("/api/v1/pods", list("Pod", &[pod])),
+            (
+                "/apis/quorumgate.io/v1alpha1/quorumdisruptionbudgets",
+                list("QuorumDisruptionBudget", &[degraded_budget()]),
+            ),
+        ]
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_of_the_client_sends_no_eviction() {
+        let (of, asked) = api_server(&objects());
+        let end = run(&of, &options(&["a", "--dry-run=client"]), Paint::Never).await;
+        assert_eq!(end.unwrap(), End::No, "the budget allows none");
+        let asked = asked.lock().unwrap();
+        assert!(
+            asked.iter().all(|line| line.starts_with("GET ")),
+            "{asked:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_of_the_server_asks_and_a_drain_is_confirmed_first() {
+        let mut objects = objects();
+        objects.push((
+            "/api/v1/namespaces/db/pods/etcd-0/eviction",
+            json!({"kind": "Status",
+            "apiVersion": "v1", "status": "Success", "code": 201}),
+        ));
+        let (of, asked) = api_server(&objects);
+        let end = run(
+            &of,
+            &options(&["-l", "x=y", "--dry-run=server"]),
+            Paint::Never,
+        )
+        .await;
+        assert_eq!(end.unwrap(), End::Well);
+        let posts = |line: &&String| line.starts_with("POST ");
+        {
+            let asked = asked.lock().unwrap();
+            assert!(
+                asked
+                    .iter()
+                    .any(|line| line.contains("labelSelector=x%3Dy"))
+            );
+            let evictions: Vec<_> = asked.iter().filter(posts).collect();
+            assert_eq!(evictions.len(), 1, "{asked:?}");
+            assert!(evictions[0].contains("dryRun=All"), "{asked:?}");
+        }
+        // Tests have no terminal to answer at.
+        let error = run(&of, &options(&["a"]), Paint::Never).await.unwrap_err();
+        assert!(error.to_string().contains("--yes"), "{error}");
+    }
+
+    #[test]
+    fn kubectl_drain_gets_the_flags_that_it_knows() {
+        let given = options(&["a", "--force", "--grace-period=5", "--delete-emptydir-data"]);
+        let expected = ["--delete-emptydir-data", "--force", "--grace-period=5"];
+        assert_eq!(flags(&given), expected);
+    }
 }

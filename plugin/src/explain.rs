@@ -1,16 +1,16 @@
-//! `kubectl quorum explain`: whether a pod may go now, and why not.
+//! `kubectl quorum explain`: whether a pod may be deleted now, and if not, why.
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use quorumgate::observe::idle_containers;
+use quorumgate_api::idle_containers;
 use serde::Serialize;
 
 use crate::End;
 use crate::ask::{Answer, By, ask};
 use crate::cli;
 use crate::cluster::Cluster;
-use crate::connect::Kubernetes;
+use crate::connect::{Kubernetes, words};
 use crate::remedy::remedy;
 use crate::show::{Paint, print, print_as};
 use crate::status::here;
@@ -25,7 +25,7 @@ struct Explanation<'a> {
     answer: &'a Answer,
     #[serde(rename = "do")]
     remedy: Option<String>,
-    /// What its node says of the containers that do not run.
+    /// The node's words about containers that do not run.
     containers: &'a [String],
     cluster: Option<&'a Cluster>,
 }
@@ -75,12 +75,12 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     Ok(end)
 }
 
-/// What the node says now of the pod's containers that do not run.
+/// The node's present words about the pod's containers that do not run.
 async fn containers(of: &Kubernetes, namespace: &str, name: &str) -> Vec<String> {
     let pods: Api<Pod> = Api::namespaced(of.client.clone(), namespace);
     match pods.get_opt(name).await {
         Ok(pod) => pod.as_ref().map(idle_containers).unwrap_or_default(),
-        Err(error) => vec![format!("its containers could not be read: {error}")],
+        Err(error) => vec![format!("its containers cannot be read: {}", words(&error))],
     }
 }
 
@@ -92,7 +92,7 @@ fn unsaid<'a>(
 ) -> impl Iterator<Item = &'a String> {
     let mut members = cluster.into_iter().flat_map(|cluster| &cluster.members);
     let member = members.find(|member| member.pod.as_deref() == Some(pod));
-    let said = member.and_then(|member| member.why.clone());
+    let said = member.and_then(|member| member.message.clone());
     let said = said.unwrap_or_default();
     containers
         .iter()
@@ -101,77 +101,88 @@ fn unsaid<'a>(
 
 fn end(answer: &Answer) -> End {
     match answer {
-        Answer::Yes { .. } => End::Well,
-        Answer::NotYours { .. } | Answer::NoPod => End::Unknown,
+        Answer::Allowed { .. } => End::Well,
+        Answer::NoRight { .. } | Answer::NoPod => End::Unknown,
         // The API server does not know the user, or failed.
-        Answer::Other { code, .. } if *code == 401 || *code >= 500 => End::Unknown,
-        Answer::No { .. } | Answer::Other { .. } | Answer::Unreachable { .. } => End::No,
+        Answer::DeniedByOthers { code, .. } if *code == 401 || *code >= 500 => End::Unknown,
+        Answer::Denied { .. } | Answer::DeniedByOthers { .. } | Answer::GateUnreachable { .. } => {
+            End::No
+        }
     }
 }
 
 fn what_to_do(answer: &Answer) -> Option<String> {
     match answer {
-        Answer::No {
+        Answer::Denied {
             reason, message, ..
         } => remedy(reason, message),
-        Answer::Unreachable { .. } => Some("the gate cannot be reached: kubectl quorum doctor".into()),
-        Answer::NotYours { .. } => Some(
-            "only who may delete the pod can ask whether it may go; below is what the gate last saw"
-                .into(),
-        ),
-        Answer::Yes { .. } | Answer::Other { .. } | Answer::NoPod => None,
+        Answer::GateUnreachable { .. } => {
+            Some("find out why the gate cannot be reached: kubectl quorum doctor".into())
+        }
+        Answer::NoRight { .. } => {
+            Some("ask somebody who may delete the pod; below is what the gate last saw".into())
+        }
+        Answer::Allowed { .. } | Answer::DeniedByOthers { .. } | Answer::NoPod => None,
     }
 }
 
 /// The answer in words.
 pub(crate) fn verdict(pod: &str, answer: &Answer, cluster: Option<&Cluster>) -> String {
     let mut told = match answer {
-        Answer::Yes { warnings } if warnings.is_empty() => match cluster {
-            Some(cluster) if cluster.may_go.is_some_and(|n| n > 0) => {
-                format!("{pod} may go now.\n")
+        Answer::Allowed { warnings } if warnings.is_empty() => match cluster {
+            Some(cluster) if cluster.disruptions_allowed.is_some_and(|n| n > 0) => {
+                format!("{pod} may be deleted now.\n")
             }
             Some(_) => {
-                format!("{pod} may go now: its member is not needed, or an override lets it.\n")
+                format!(
+                    "{pod} may be deleted now: its member is not needed, or an override allows it.\n"
+                )
             }
-            None => format!("{pod} may go now. It is no member of a guarded etcd cluster.\n"),
+            None => {
+                format!("{pod} may be deleted now. It is no member of a guarded etcd cluster.\n")
+            }
         },
-        Answer::Yes { warnings } => {
+        Answer::Allowed { warnings } => {
             format!(
-                "{pod} may go now, with a warning:\n  {}\n",
+                "{pod} may be deleted now, with a warning:\n  {}\n",
                 warnings.join("\n  ")
             )
         }
-        Answer::No {
+        Answer::Denied {
             code: 429,
             message,
             reason,
             ..
         } => {
             format!(
-                "{pod} may not go now; the same request may pass later.\n  why   {message}\n  rule  {reason}\n"
+                "{pod} cannot be deleted now; the same request may pass later.\n  why   {message}\n  rule  {reason}\n"
             )
         }
-        Answer::No {
+        Answer::Denied {
             message, reason, ..
         } => {
             format!(
-                "{pod} may not go this way; to ask again does not help.\n  why   {message}\n  rule  {reason}\n"
+                "{pod} cannot be deleted this way; repeating the request does not help.\n  why   {message}\n  rule  {reason}\n"
             )
         }
-        Answer::Other { code, message } => {
-            format!("{pod} may not go now, but the gate does not say so ({code}):\n  {message}\n")
+        Answer::DeniedByOthers { code, message } => {
+            format!(
+                "{pod} cannot be deleted now, and the refusal is not the gate's ({code}):\n  {message}\n"
+            )
         }
-        Answer::Unreachable { message } => {
-            format!("{pod} may not go now: the gate did not answer the API server.\n  {message}\n")
+        Answer::GateUnreachable { message } => {
+            format!(
+                "{pod} cannot be deleted now: the gate did not answer the API server.\n  {message}\n"
+            )
         }
-        Answer::NotYours { message } => {
-            format!("It is not known whether {pod} may go.\n  {message}\n")
+        Answer::NoRight { message } => {
+            format!("It is not known whether {pod} may be deleted.\n  {message}\n")
         }
         Answer::NoPod => format!("There is no pod {pod}.\n"),
     };
-    if let Answer::No { causes, .. } = answer {
+    if let Answer::Denied { causes, .. } = answer {
         for cause in causes {
-            told += &format!("  with  {cause}\n");
+            told += &format!("  with  {}\n", cause.message);
         }
     }
     if let Some(remedy) = what_to_do(answer) {
@@ -183,37 +194,38 @@ pub(crate) fn verdict(pod: &str, answer: &Answer, cluster: Option<&Cluster>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ask::Cause;
     use crate::cluster::tests::degraded;
 
     #[test]
     fn an_answer_that_is_not_known_is_no_refusal() {
         let message = String::new;
         for (answer, expected) in [
-            (Answer::NotYours { message: message() }, End::Unknown),
+            (Answer::NoRight { message: message() }, End::Unknown),
             (
-                Answer::Other {
+                Answer::DeniedByOthers {
                     code: 401,
                     message: message(),
                 },
                 End::Unknown,
             ),
             (
-                Answer::Other {
+                Answer::DeniedByOthers {
                     code: 500,
                     message: message(),
                 },
                 End::Unknown,
             ),
             (
-                Answer::Other {
+                Answer::DeniedByOthers {
                     code: 429,
                     message: message(),
                 },
                 End::No,
             ),
-            (Answer::Unreachable { message: message() }, End::No),
+            (Answer::GateUnreachable { message: message() }, End::No),
             (
-                Answer::Yes {
+                Answer::Allowed {
                     warnings: Vec::new(),
                 },
                 End::Well,
@@ -234,23 +246,26 @@ mod tests {
         };
         assert_eq!(told(None), containers, "no cluster has the pod");
         assert_eq!(told(Some(&cluster)), containers, "the gate has yet to look");
-        cluster.members[2].why = Some(format!("it refused the connection; {etcd}"));
+        cluster.members[2].message = Some(format!("it refused the connection; {etcd}"));
         assert_eq!(told(Some(&cluster)), [sidecar]);
     }
 
     #[test]
     fn a_refusal_is_explained_by_its_reason_its_members_and_its_remedy() {
-        let answer = Answer::No {
+        let answer = Answer::Denied {
             code: 429,
             reason: "no-headroom".into(),
             message: "pod db/etcd-0 cannot go now: etcd-0 has to stay: not serving: etcd-2".into(),
-            causes: vec!["etcd-2 (dead: it refused the connection)".into()],
+            causes: vec![Cause {
+                reason: "member-not-serving".into(),
+                message: "etcd-2 (dead: it refused the connection)".into(),
+            }],
         };
         let told = verdict("db/etcd-0", &answer, Some(&degraded()));
         let lines: Vec<_> = told.lines().collect();
         assert_eq!(
             lines[0],
-            "db/etcd-0 may not go now; the same request may pass later."
+            "db/etcd-0 cannot be deleted now; the same request may pass later."
         );
         assert_eq!(
             lines[1],
@@ -258,7 +273,7 @@ mod tests {
         );
         assert_eq!(lines[3], "  with  etcd-2 (dead: it refused the connection)");
         assert!(
-            lines[4].starts_with(r#"  do    repair what is "not serving""#),
+            lines[4].starts_with(r#"  do    fix those "not serving""#),
             "{told}"
         );
     }

@@ -1,5 +1,5 @@
-//! `kubectl quorum`: shows the etcd clusters that quorumgate guards, and why a pod may or may not
-//! go. The plugin has no rights but those of its user.
+//! `kubectl quorum`: shows the etcd clusters that quorumgate guards, and explains why a pod may not
+//! be deleted. The plugin has no rights but those of its user.
 #![allow(
     clippy::format_push_string,
     reason = "what a command says is put together once"
@@ -9,29 +9,34 @@ mod ask;
 mod change;
 mod cli;
 mod cluster;
+mod codes;
 mod completion;
 mod connect;
+mod discover;
 mod doctor;
 mod drain;
 mod explain;
+mod man;
 mod overrides;
 mod remedy;
 mod replace;
+mod report;
 mod rollout;
 mod show;
 mod status;
+mod version;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 
 use cli::{Cli, Command};
 
 /// The end of a command that did what it was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It is as the user wants it: exit code 0.
+    /// The result is as the user wants it: exit code 0.
     Well,
     /// The answer is no: exit code 3.
     No,
@@ -39,10 +44,8 @@ enum End {
     Unknown,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(cli).await {
+fn main() -> ExitCode {
+    match completion::answer_shell().and_then(|done| if done { Ok(End::Well) } else { begin() }) {
         Ok(End::Well) => ExitCode::SUCCESS,
         Ok(End::No) => ExitCode::from(3),
         Ok(End::Unknown) => ExitCode::FAILURE,
@@ -51,6 +54,19 @@ async fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn begin() -> Result<End> {
+    let cli = Cli::parse();
+    // Completion has a runtime of its own.
+    if let Command::Complete { words } = &cli.command {
+        show::print(&completion::answer_kubectl(words))?;
+        return Ok(End::Well);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(cli))
 }
 
 async fn run(cli: Cli) -> Result<End> {
@@ -62,37 +78,21 @@ async fn run(cli: Cli) -> Result<End> {
     let paint = color.by_environment();
     match command {
         Command::Completion { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "kubectl-quorum", &mut script);
-            show::print(&String::from_utf8(script)?)?;
+            show::print(&completion::script(shell)?)?;
+            Ok(End::Well)
         }
-        Command::Complete { words } => show::print(&completion::answer(&words))?,
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command().name("kubectl-quorum")).render(&mut page)?;
-            show::print(&String::from_utf8(page)?)?;
-        }
-        Command::Status(options) => {
-            return status::run(&connection.open().await?, &options, paint).await;
-        }
-        Command::Explain(options) => {
-            return explain::run(&connection.open().await?, &options, paint).await;
-        }
-        Command::Drain(options) => {
-            return drain::run(&connection.open().await?, &options, paint).await;
-        }
+        Command::Complete { .. } => Ok(End::Well),
+        Command::Man { directory } => man::run(directory.as_deref()),
+        Command::Status(options) => status::run(&connection.open().await?, &options, paint).await,
+        Command::Explain(options) => explain::run(&connection.open().await?, &options, paint).await,
+        Command::Drain(options) => drain::run(&connection.open().await?, &options, paint).await,
         Command::Rollout { command } => {
-            return rollout::run(&connection.open().await?, &command, paint).await;
+            rollout::run(&connection.open().await?, &command, paint).await
         }
-        Command::Override(options) => {
-            return overrides::run(&connection.open().await?, &options).await;
-        }
-        Command::Replace(options) => {
-            return replace::run(&connection.open().await?, &options).await;
-        }
-        Command::Doctor(options) => {
-            return doctor::run(&connection.open().await?, &options, paint).await;
-        }
+        Command::Override(options) => overrides::run(&connection.open().await?, &options).await,
+        Command::Replace(options) => replace::run(&connection.open().await?, &options).await,
+        Command::Doctor(options) => doctor::run(&connection.open().await?, &options, paint).await,
+        Command::Report(options) => report::run(&connection.open().await?, &options).await,
+        Command::Version(options) => version::run(&connection, &options).await,
     }
-    Ok(End::Well)
 }

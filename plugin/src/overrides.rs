@@ -1,11 +1,11 @@
-//! `kubectl quorum override`: lets pods go against the gate's verdict.
+//! `kubectl quorum override`: allows deletes of pods against the gate's verdict.
 
 use anyhow::{Result, anyhow, bail};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::api::names::{OVERRIDE_REASON, OVERRIDE_UNTIL};
+use quorumgate_api::QuorumDisruptionBudget;
+use quorumgate_api::names::{OVERRIDE_REASON, OVERRIDE_UNTIL};
 use serde_json::json;
 
 use crate::End;
@@ -18,7 +18,7 @@ use crate::explain::verdict;
 use crate::show::{Paint, print};
 use crate::status::here;
 
-/// What is overridden.
+/// The object that is overridden.
 enum Target {
     Pod(String),
     Cluster(Box<QuorumDisruptionBudget>),
@@ -35,13 +35,13 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Override) -> Result<End>
             let cluster = clusters.iter().find(|c| c.has_pod(&of.namespace, pod));
             let told = verdict(&format!("{}/{pod}", of.namespace), &answer, cluster);
             format!(
-                "{told}Until {until} every delete and eviction of {pod} passes, whatever the rest of its cluster does. If its member is needed, the cluster cannot be written to until it is back."
+                "{told}Until {until} every delete and eviction of {pod} is allowed, whatever the state of its cluster. If its member is needed, writes fail until it is back."
             )
         }
         Target::Cluster(budget) => {
             let cluster = Cluster::of(budget);
             format!(
-                "{}\nUntil {until} every delete and eviction of every pod of {} passes, also of all at once. If a majority goes, the cluster cannot be read or written until it is back.",
+                "{}\nUntil {until} every delete and eviction of every pod of {} is allowed, also of all at once. Without a majority the cluster can be neither read nor written.",
                 cluster.details(Paint::Never),
                 cluster.name
             )
@@ -64,7 +64,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Override) -> Result<End>
         }
     };
     print(&format!(
-        "{name} is overridden until {until}. To end it before: kubectl -n {} annotate {name} {OVERRIDE_UNTIL}- {OVERRIDE_REASON}-\n",
+        "{name} is overridden until {until}. To end it earlier: kubectl -n {} annotate {name} {OVERRIDE_UNTIL}- {OVERRIDE_REASON}-\n",
         of.namespace
     ))?;
     Ok(End::Well)

@@ -1,8 +1,8 @@
 //! `kubectl quorum replace`: asks the gate to replace a member.
 
 use anyhow::{Context as _, Result, bail};
-use quorumgate::api::names::REPLACE;
-use quorumgate::api::{QuorumDisruptionBudget, ReplaceMode};
+use quorumgate_api::names::REPLACE;
+use quorumgate_api::{QuorumDisruptionBudget, ReplaceMode};
 use serde_json::json;
 
 use crate::End;
@@ -28,7 +28,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Replace) -> Result<End> 
     let budget = budget(of, &cluster.name).await?;
     if budget.spec.replace() == ReplaceMode::Off {
         bail!(
-            "the budget {} forbids it: spec.dataProtection.replace is Off",
+            "spec.dataProtection.replace of the budget {} is Off, which forbids replacements",
             cluster.name
         );
     }
@@ -37,12 +37,12 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Replace) -> Result<End> 
         .iter()
         .find(|m| m.pod.as_deref() == Some(pod));
     let id = member.and_then(|member| member.id.clone()).with_context(|| {
-        format!("the gate does not know the member id of {pod}, so etcd may not list it: see docs/replacement.md")
+        format!("the gate does not know the member id of {pod}, so etcd may not list it: see docs/data.md")
     })?;
     confirm(&warning(cluster, pod, &id), &options.yes)?;
     annotate::<QuorumDisruptionBudget>(of, &cluster.name, &json!({ REPLACE: id })).await?;
     print(&format!(
-        "The gate is asked to replace {pod}. It does when the others are a majority without it: kubectl quorum status {} -w\n",
+        "Asked the gate to replace {pod}. It waits until the others are a majority without it: kubectl quorum status {} -w\n",
         cluster.name
     ))?;
     Ok(End::Well)
@@ -50,7 +50,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Replace) -> Result<End> 
 
 fn warning(cluster: &Cluster, pod: &str, id: &str) -> String {
     format!(
-        "{}\nThe member {id} is removed from etcd, and the volume of {pod} is given up with all that is on it. The pod joins again as a new member with an empty volume, and gets its data from the others.",
+        "{}\nThe member {id} is removed from etcd, and the volume of {pod} is deleted with its data. The pod joins again as a new member with an empty volume, and gets its data from the others.",
         cluster.member_table(Paint::Never)
     )
 }

@@ -11,16 +11,16 @@ use crate::quorum::Waiver;
 
 /// A review, understood.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ParsedReview {
     /// The request.
-    pub(super) about: About,
+    pub(super) about: ReviewContext,
     /// The question.
-    pub(super) what: What,
+    pub(super) what: ReviewAction,
 }
 
 /// A request, whatever is asked.
 #[derive(Debug)]
-pub(super) struct About {
+pub(super) struct ReviewContext {
     /// The uid of the review, which the answer repeats.
     pub(super) review: String,
     /// The object that the review is about.
@@ -31,7 +31,7 @@ pub(super) struct About {
     pub(super) dry_run: DryRun,
 }
 
-impl About {
+impl ReviewContext {
     /// The request of a review that is about this object.
     pub(super) fn of<Object>(
         request: &mut Request<Object>,
@@ -50,7 +50,7 @@ impl About {
 
 /// The question of a review.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ReviewAction {
     /// A disruption of a pod.
     Pod(Question),
     /// A change of a StatefulSet that takes pods away.

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use super::actor;
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::hook::{Hook, Operation};
 use super::malformed::Malformed;
 use super::review::{Metadata, Request};
@@ -20,7 +20,7 @@ struct Claim {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut request = Request::<Claim>::read(Hook::Claims, body)?;
     let claim = request.take_old_object()?;
     let (namespace, name) = request.identity(&claim.metadata)?;
@@ -29,10 +29,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         Operation::Update => update(&mut request, &claim)?,
         Operation::Create | Operation::Delete | Operation::Connect => deletion(&request, &claim),
     };
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let what = match change {
-        Err(waiver) => What::Nothing(waiver),
-        Ok(change) => What::Claim(ClaimQuestion {
+        Err(waiver) => ReviewAction::Nothing(waiver),
+        Ok(change) => ReviewAction::Claim(ClaimQuestion {
             namespace,
             claim: name,
             change,
@@ -41,7 +41,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             deadline: context.deadline,
         }),
     };
-    Ok(Asked { about, what })
+    Ok(ParsedReview { about, what })
 }
 
 /// The question of a delete, or the reason why it passes without a question, so that it does

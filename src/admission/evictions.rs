@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 use super::review::{Metadata, Options, Request};
@@ -69,11 +69,11 @@ impl Evicted {
         })
     }
 
-    pub(super) fn about(&mut self, context: Context<'_>) -> About {
+    pub(super) fn about(&mut self, context: Context<'_>) -> ReviewContext {
         let subject = Subject::pod(&self.namespace, &self.pod, self.precondition());
-        About {
+        ReviewContext {
             dry_run: dry_run(&self.request, &self.eviction),
-            ..About::of(&mut self.request, subject, context)
+            ..ReviewContext::of(&mut self.request, subject, context)
         }
     }
 
@@ -97,7 +97,7 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut evicted = Evicted::read(Hook::Evictions, body)?;
     let about = evicted.about(context);
     let options = evicted.eviction.delete_options.unwrap_or_default();
@@ -115,6 +115,6 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         only_if_etcd_is: Vec::new(),
         seen: None,
     };
-    let what = What::Pod(question);
-    Ok(Asked { about, what })
+    let what = ReviewAction::Pod(question);
+    Ok(ParsedReview { about, what })
 }

@@ -11,18 +11,20 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
-use super::asked::{Asked, Context, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext};
 use super::deadline::Deadline;
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 use super::mutate;
 use super::mutate::evictions::Incarnations;
 use super::mutate::pods::Enrolment;
-use super::outcome::{Answered, Outcome};
+use super::outcome::{HandledReview, Outcome};
 use super::places::Places;
+use super::reads::{NoRead, Reads};
 use super::report::report;
 use super::respond::respond;
-use super::room::{Readable, Room};
+use super::review::uid_of;
+use super::room::{Arrived, Readable, Room};
 use super::{claims, evictions, pods, restarts, stateful_sets, trace, volumes};
 use crate::clock::monotonic_now;
 use crate::features::Features;
@@ -31,6 +33,9 @@ use crate::serve::{Handshake, Peer};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::unauthenticated::UNAUTHENTICATED;
+
+/// The word for a webhook that this release does not have.
+const UNKNOWN: &str = "unknown";
 
 /// The parts that the webhooks work with. One for the process.
 pub struct Admission {
@@ -71,6 +76,9 @@ pub struct Limits {
     /// The most judgements at one time, half of them for one address. Further requests get a 429
     /// inside their review.
     pub judgements: usize,
+    /// The most reads of mutating webhooks at one time, half of them for one address. A further
+    /// request is answered without a read.
+    pub changes: usize,
     /// The most requests at one time, with those that are still being read. Further requests get an
     /// HTTP 429 unread.
     pub requests: usize,
@@ -84,6 +92,7 @@ impl Default for Limits {
         Self {
             body_bytes: 4 * 1024 * 1024,
             judgements: 256,
+            changes: 64,
             requests: 1024,
             room_bytes: 32 * 1024 * 1024,
         }
@@ -100,6 +109,8 @@ pub(super) struct Webhooks {
     room: Room,
     /// A place per judgement.
     places: Places,
+    /// A place per request to change something.
+    changing: Places,
 }
 
 impl Webhooks {
@@ -107,6 +118,7 @@ impl Webhooks {
         let Limits {
             body_bytes,
             judgements,
+            changes,
             requests,
             room_bytes,
         } = admission.limits;
@@ -115,6 +127,7 @@ impl Webhooks {
             requests: Semaphore::new(requests),
             room: Room::new(room_bytes, body_bytes),
             places: Places::new(judgements),
+            changing: Places::new(changes),
         }
     }
 
@@ -162,22 +175,83 @@ impl Webhooks {
         hook: Hook,
         start: Instant,
         request: Request<Body>,
-    ) -> Result<Answered, Malformed> {
+    ) -> Result<HandledReview, Malformed> {
         let place = self.requests.try_acquire();
         let _place = place.map_err(|_| Problem::Overloaded)?;
         let handshake = request.extensions().get::<Handshake>();
         let arrived_at = handshake.map_or(start, |handshake| handshake.asked(start));
         let peer = request.extensions().get::<Peer>().copied();
         let deadline = Deadline::of(arrived_at, request.uri().query())?;
+        // The body's room is taken until the request is answered.
+        let mut arrived = self.take_in(request, deadline).await?;
+        let body = self.turn(&mut arrived, deadline).await?;
+        let ParsedReview { about, what } = self.understand(hook, body, peer, deadline).await?;
+        let outcome = if self.is_asked_too_early(hook, &about, &what) {
+            Outcome::Judged(Answer::unavailable(NoRead::NotGated.to_string()))
+        } else {
+            self.outcome(what, peer, deadline).await
+        };
+        Ok(HandledReview { about, outcome })
+    }
+
+    async fn take_in(
+        &self,
+        request: Request<Body>,
+        deadline: Deadline,
+    ) -> Result<Arrived<'_>, Problem> {
         let arriving = self.room.take_in(request.into_body());
         let arrived = timeout_at(deadline.judge, arriving).await;
-        // The body's room is taken until the request is answered.
-        let mut arrived = arrived.map_err(|_| Problem::TooSlow)??;
-        let turn = timeout_at(deadline.judge, self.room.turn(&mut arrived)).await;
-        let body = turn.map_err(|_| Problem::Overloaded)??;
-        let Asked { about, what } = self.understand(hook, body, deadline).await?;
-        let outcome = self.outcome(what, peer, deadline).await;
-        Ok(Answered { about, outcome })
+        arrived.map_err(|_| Problem::TooSlow)?
+    }
+
+    async fn turn(
+        &self,
+        arrived: &mut Arrived<'_>,
+        deadline: Deadline,
+    ) -> Result<Readable<'_>, Problem> {
+        let turn = timeout_at(deadline.judge, self.room.turn(arrived)).await;
+        turn.map_err(|_| Problem::Overloaded)?
+    }
+
+    /// Whether a question is about a namespace that is not under the gate, by the watches. API
+    /// servers ask none, unless they have seen a new label first. It is refused and not permitted,
+    /// since a watch may be behind. Volumes are in no namespace, and asked about in all.
+    fn is_asked_too_early(&self, hook: Hook, about: &ReviewContext, what: &ReviewAction) -> bool {
+        let is_question = match what {
+            ReviewAction::Pod(_) | ReviewAction::Set(_) | ReviewAction::Claim(_) => {
+                hook != Hook::Volumes
+            }
+            ReviewAction::Nothing(_) | ReviewAction::Patch(_) => false,
+        };
+        let namespace = &about.subject.namespace;
+        is_question && self.admission.enrolment.is_gated(namespace) == Some(false)
+    }
+
+    /// Answers a call of a webhook that this release does not have. A later release may have it,
+    /// while replicas of both run.
+    pub(super) async fn handle_unknown(&self, request: Request<Body>) -> Response {
+        let malformed = match self.uid_of_unknown(request).await {
+            Ok(uid) => Malformed {
+                uid: Some(uid),
+                problem: Problem::UnknownWebhook,
+            },
+            Err(problem) => problem.into(),
+        };
+        let reason = malformed.problem.slug();
+        self.admission.metrics.rejected(UNKNOWN, reason);
+        UNAUTHENTICATED.tell(|| {
+            tracing::warn!(hook = UNKNOWN, reason, review = malformed.uid, "rejected");
+        });
+        malformed.into_response()
+    }
+
+    async fn uid_of_unknown(&self, request: Request<Body>) -> Result<String, Problem> {
+        let place = self.requests.try_acquire();
+        let _place = place.map_err(|_| Problem::Overloaded)?;
+        let deadline = Deadline::of(monotonic_now(), request.uri().query())?;
+        let mut arrived = self.take_in(request, deadline).await?;
+        let body = self.turn(&mut arrived, deadline).await?;
+        body.read(uid_of).ok_or(Problem::NoSuchPath)
     }
 
     /// The question of the review. A mutating webhook works out its patch here.
@@ -185,8 +259,9 @@ impl Webhooks {
         &self,
         hook: Hook,
         body: Readable<'_>,
+        peer: Option<Peer>,
         deadline: Deadline,
-    ) -> Result<Asked, Malformed> {
+    ) -> Result<ParsedReview, Malformed> {
         let Admission {
             incarnations,
             enrolment,
@@ -198,6 +273,13 @@ impl Webhooks {
             own_username,
             deadline: deadline.judge,
         };
+        // A request to change something reads before anything is judged, and whoever reaches the
+        // port can ask for it. Its place is held until it is understood.
+        let place = hook.changes().then(|| self.changing.take(peer)).flatten();
+        let reads = Reads {
+            has_place: place.is_some(),
+            is_gated: &|namespace| enrolment.is_gated(namespace),
+        };
         // What has to wait for others is boxed, so that the rest costs no memory for that.
         let mutating = match hook {
             Hook::Pods => return body.read(|body| pods::asked(body, context)),
@@ -207,25 +289,26 @@ impl Webhooks {
             Hook::Volumes => return body.read(|body| volumes::asked(body, context)),
             Hook::Restarts => return body.read(|body| restarts::asked(body, context)),
             Hook::MutateEvictions => {
-                mutate::evictions::asked(body, context, &**incarnations).boxed()
+                mutate::evictions::asked(body, context, &**incarnations, reads).boxed()
             }
             Hook::MutateStatefulSets => {
-                mutate::stateful_sets::asked(body, context, &**enrolment, *features).boxed()
+                mutate::stateful_sets::asked(body, context, (&**enrolment, reads), *features)
+                    .boxed()
             }
-            Hook::MutatePods => mutate::pods::asked(body, context, &**enrolment).boxed(),
+            Hook::MutatePods => mutate::pods::asked(body, context, &**enrolment, reads).boxed(),
         };
         mutating.await
     }
 
-    async fn outcome(&self, what: What, peer: Option<Peer>, deadline: Deadline) -> Outcome {
+    async fn outcome(&self, what: ReviewAction, peer: Option<Peer>, deadline: Deadline) -> Outcome {
         let judge = &self.admission.judge;
         let judging = match what {
-            What::Pod(question) => judge.judge(question),
-            What::Set(question) => judge.judge_set(question),
-            What::Claim(question) => judge.judge_claim(question),
-            What::Nothing(waiver) => return Outcome::Unasked(waiver),
-            What::Patch(Ok(patch)) => return Outcome::Changed(patch),
-            What::Patch(Err(why)) => return Outcome::Judged(Answer::unavailable(why)),
+            ReviewAction::Pod(question) => judge.judge(question),
+            ReviewAction::Set(question) => judge.judge_set(question),
+            ReviewAction::Claim(question) => judge.judge_claim(question),
+            ReviewAction::Nothing(waiver) => return Outcome::Unasked(waiver),
+            ReviewAction::Patch(Ok(patch)) => return Outcome::Changed(patch),
+            ReviewAction::Patch(Err(why)) => return Outcome::Judged(Answer::unavailable(why)),
         };
         let Some(_place) = self.places.take(peer) else {
             let why = "as many requests are being judged as can be";

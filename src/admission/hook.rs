@@ -55,6 +55,14 @@ pub enum Hook {
 }
 
 impl Hook {
+    /// Whether the webhook may change the request.
+    pub(super) fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::MutateEvictions | Self::MutateStatefulSets | Self::MutatePods
+        )
+    }
+
     /// The path to which the API server posts the reviews.
     pub fn path(self) -> &'static str {
         match self {

@@ -8,6 +8,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
+use serde_json::{Value, json};
+
 use crate::telemetry::events::shortened;
 
 /// The seconds after which an overloaded gate may be asked again. The client of the API server does
@@ -37,6 +39,8 @@ pub enum Problem {
     Misdirected(String),
     /// The review lacks something that a decision needs, or contradicts itself.
     Incomplete(&'static str),
+    /// The path is that of a webhook, which this release does not have.
+    UnknownWebhook,
     /// No webhook has this path.
     NoSuchPath,
     /// The method is not POST.
@@ -80,7 +84,9 @@ impl Problem {
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "Timeout"),
             Self::NoSuchPath => (StatusCode::NOT_FOUND, "NotFound"),
             Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
-            Self::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Self::Overloaded | Self::UnknownWebhook => {
+                (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests")
+            }
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         }
     }
@@ -98,6 +104,7 @@ impl Problem {
             }
             Self::Misdirected(why) => why.clone(),
             Self::Incomplete(what) => format!("the review {what}"),
+            Self::UnknownWebhook => "this replica does not have this webhook yet, or not any more: repeat the request, which may reach one that has it".to_owned(),
             Self::NoSuchPath => "there is no webhook at this path".to_owned(),
             Self::Method => "webhooks are called by POST".to_owned(),
             Self::Overloaded => "quorumgate answers as many requests as it can already".to_owned(),
@@ -111,6 +118,16 @@ impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&shortened(self.sentence(), PROBLEM_BYTES))
     }
+}
+
+/// A review that refuses a request of which nothing but the uid is known.
+fn refused(mut status: Status) -> Json<Value> {
+    let uid = status.details.take().and_then(|details| details.uid);
+    Json(json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": uid, "allowed": false, "status": status},
+    }))
 }
 
 impl IntoResponse for Malformed {
@@ -127,6 +144,11 @@ impl IntoResponse for Malformed {
             status: Some("Failure".to_owned()),
             ..Status::default()
         };
+        if self.problem == Problem::UnknownWebhook {
+            // A review that refuses with 429 is repeated by drains and controllers. An HTTP error
+            // would be a 500 to them, or pass unasked where the webhook fails open.
+            return refused(status).into_response();
+        }
         let mut response = (code, Json(status)).into_response();
         if self.problem == Problem::Overloaded {
             response

@@ -19,6 +19,7 @@ pub mod mutate;
 mod outcome;
 mod places;
 mod pods;
+mod reads;
 mod rejection;
 mod report;
 mod respond;
@@ -50,7 +51,13 @@ use malformed::Malformed;
 pub fn router(admission: Admission) -> Router {
     report::expect(&admission.metrics);
     let webhooks = Arc::new(Webhooks::new(admission));
-    let router = Hook::iter().fold(Router::new(), |router, hook| {
+    let unknown = Arc::clone(&webhooks);
+    let unknown =
+        post(move |request: Request<Body>| async move { unknown.handle_unknown(request).await });
+    let unknown = Router::new()
+        .route("/validate/{webhook}", unknown.clone())
+        .route("/mutate/{webhook}", unknown);
+    let router = Hook::iter().fold(unknown, |router, hook| {
         let webhooks = Arc::clone(&webhooks);
         let handler =
             move |request: Request<Body>| async move { webhooks.handle(hook, request).await };
@@ -80,6 +87,6 @@ fn broken(panic: Box<dyn std::any::Any + Send>) -> Response {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("a panic without words");
-    tracing::error!(panic = what, "a request broke its handler");
+    tracing::error!(panic = what, "handler panicked");
     Malformed::from(Problem::Broken).into_response()
 }

@@ -2,16 +2,16 @@
 
 use json_patch::Patch;
 
-use super::asked::About;
+use super::asked::ReviewContext;
 use super::rejection::Rejection;
 use crate::judge::{Allowed, Answer, Ground, Refused};
 use crate::quorum::Waiver;
 
 /// A request that has its outcome.
 #[derive(Debug)]
-pub(super) struct Answered {
+pub(super) struct HandledReview {
     /// The request.
-    pub(super) about: About,
+    pub(super) about: ReviewContext,
     /// The outcome.
     pub(super) outcome: Outcome,
 }
@@ -27,7 +27,7 @@ pub(super) enum Outcome {
     Changed(Option<Patch>),
 }
 
-impl Answered {
+impl HandledReview {
     /// The refusal of the request, also of one that is only reported.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         let refused = match &self.outcome {

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::hook::Hook;
 use super::malformed::Malformed;
 use super::review::{Metadata, Options, Request};
@@ -62,18 +62,18 @@ impl Pod {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut request = Request::<Pod>::read(Hook::Pods, body)?;
     let pod = request.take_old_object()?;
     let (namespace, name) = request.identity(&pod.metadata)?;
     let grace = pod.grace(&request.options);
     let terminates = pod.metadata.deletion_timestamp.is_some();
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let what = if terminates && may_finish(grace, about.asker.actor) {
-        What::Nothing(Waiver::Terminating)
+        ReviewAction::Nothing(Waiver::Terminating)
     } else {
-        What::Pod(Question {
+        ReviewAction::Pod(Question {
             namespace,
             pod: name.as_str().into(),
             shown: Some(pod.metadata.belonging()),
@@ -87,7 +87,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             seen: None,
         })
     };
-    Ok(Asked { about, what })
+    Ok(ParsedReview { about, what })
 }
 
 /// Rule 2, without a question, so that terminating pods finish whatever else is down. A stale copy

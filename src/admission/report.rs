@@ -7,10 +7,10 @@ use strum::{IntoEnumIterator as _, VariantNames as _};
 
 use super::hook::Hook;
 use super::malformed::Problem;
-use super::outcome::Answered;
+use super::outcome::HandledReview;
 use super::rejection::{Code, Rejection};
 use crate::judge::DryRun;
-use crate::quorum::Reason;
+use crate::quorum::{Reason, Waiver};
 use crate::telemetry::events::{Notice, Notices, Severity};
 use crate::telemetry::metrics::{Metrics, Phase};
 
@@ -21,7 +21,7 @@ const WARN: &str = "warn";
 /// A dry run leaves no Event.
 pub(super) fn report(
     hook: Hook,
-    answered: &Answered,
+    answered: &HandledReview,
     rejection: Option<&Rejection>,
     took: Duration,
     metrics: &Metrics,
@@ -56,7 +56,7 @@ pub(super) fn expect(metrics: &Metrics) {
 }
 
 /// `allow`, `warn` (allowed, and otherwise refused), `wait`, `deny` or `not-found`.
-pub(super) fn verdict(answered: &Answered, rejection: Option<&Rejection>) -> &'static str {
+pub(super) fn verdict(answered: &HandledReview, rejection: Option<&Rejection>) -> &'static str {
     match rejection {
         None => "allow",
         Some(_) if answered.outcome.is_allowed() => WARN,
@@ -64,29 +64,39 @@ pub(super) fn verdict(answered: &Answered, rejection: Option<&Rejection>) -> &'s
     }
 }
 
-fn log(hook: Hook, answered: &Answered, rejection: Option<&Rejection>, took: Duration) {
+fn log(hook: Hook, answered: &HandledReview, rejection: Option<&Rejection>, took: Duration) {
     let answer = answered.outcome.answer();
     let cluster = answer.and_then(|answer| answer.cluster.as_ref());
     let message = rejection.map_or("", |rejection| rejection.message.as_str());
-    tracing::info!(
-        hook = hook.slug(),
-        verdict = verdict(answered, rejection),
-        reason = answered.outcome.reason(),
-        namespace = answered.about.subject.namespace,
-        name = answered.about.subject.name,
-        uid = answered.about.subject.uid,
-        cluster = cluster.map(tracing::field::display),
-        headroom = answer.and_then(|answer| answer.headroom),
-        user = answered.about.asker.name,
-        dry_run = answered.about.dry_run == DryRun::Yes,
-        review = answered.about.review,
-        milliseconds = took.as_secs_f64() * 1000.0,
-        detail = message,
-        "decided"
-    );
+    macro_rules! decided {
+        ($level:ident) => {
+            tracing::$level!(
+                hook = hook.slug(),
+                verdict = verdict(answered, rejection),
+                reason = answered.outcome.reason(),
+                namespace = answered.about.subject.namespace,
+                name = answered.about.subject.name,
+                uid = answered.about.subject.uid,
+                cluster = cluster.map(tracing::field::display),
+                headroom = answer.and_then(|answer| answer.headroom),
+                user = answered.about.asker.name,
+                dry_run = answered.about.dry_run == DryRun::Yes,
+                review = answered.about.review,
+                milliseconds = took.as_secs_f64() * 1000.0,
+                detail = message,
+                "decided"
+            )
+        };
+    }
+    // Of pods that are nobody's there may be thousands in a second.
+    if answered.outcome.reason() == Waiver::Foreign.slug() {
+        decided!(debug);
+    } else {
+        decided!(info);
+    }
 }
 
-fn notice(hook: Hook, answered: &Answered, rejection: &Rejection) -> Notice {
+fn notice(hook: Hook, answered: &HandledReview, rejection: &Rejection) -> Notice {
     let (asker, message) = (&answered.about.asker.name, &rejection.message);
     Notice {
         regarding: answered.about.subject.reference(),

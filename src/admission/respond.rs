@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 use serde::Serialize;
 
 use super::asked::Subject;
-use super::outcome::{Answered, Outcome};
+use super::outcome::{HandledReview, Outcome};
 use super::rejection::Rejection;
 use super::report::verdict;
 use crate::telemetry::events::shortened;
@@ -47,7 +47,7 @@ struct ReviewResponse<'a> {
 }
 
 /// The response to a review.
-pub(super) fn respond(answered: &Answered, rejection: Option<&Rejection>) -> Response {
+pub(super) fn respond(answered: &HandledReview, rejection: Option<&Rejection>) -> Response {
     let outcome = &answered.outcome;
     let allowed = outcome.is_allowed();
     let refusal = rejection.filter(|_| !allowed);
@@ -90,7 +90,7 @@ fn status(subject: &Subject, rejection: &Rejection) -> Status {
     }
 }
 
-fn warnings(answered: &Answered, rejection: Option<&Rejection>) -> Vec<String> {
+fn warnings(answered: &HandledReview, rejection: Option<&Rejection>) -> Vec<String> {
     let warned = rejection
         .filter(|_| answered.outcome.is_allowed())
         .map(|rejection| {
@@ -107,7 +107,7 @@ fn warnings(answered: &Answered, rejection: Option<&Rejection>) -> Vec<String> {
 }
 
 fn audit<'a>(
-    answered: &'a Answered,
+    answered: &'a HandledReview,
     rejection: Option<&Rejection>,
 ) -> BTreeMap<&'static str, Cow<'a, str>> {
     let outcome = &answered.outcome;

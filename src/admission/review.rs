@@ -312,7 +312,8 @@ fn agreed(one: &str, other: &str) -> Result<Option<String>, ()> {
     }
 }
 
-fn uid_of(body: &[u8]) -> Option<String> {
+/// The uid in a body that cannot be read as a review for any webhook.
+pub(super) fn uid_of(body: &[u8]) -> Option<String> {
     let JustUid { request } = serde_json::from_slice(body).ok()?;
     Some(request.uid)
 }

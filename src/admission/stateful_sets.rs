@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::hook::{Hook, Operation};
 use super::malformed::Malformed;
 use super::managers::Managers;
@@ -36,7 +36,7 @@ struct Start {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut request = Request::<Object>::read(Hook::StatefulSets, body)?;
     let old = request.take_old_object()?;
     let (namespace, name) = request.identity(&old.metadata)?;
@@ -52,10 +52,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         && request.options.precondition() == uid;
     let subject = Subject::stateful_set(&namespace, &name, uid);
     let uid = uid.map(Into::into);
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let what = match change {
-        Err(waiver) => What::Nothing(waiver),
-        Ok(change) => What::Set(SetQuestion {
+        Err(waiver) => ReviewAction::Nothing(waiver),
+        Ok(change) => ReviewAction::Set(SetQuestion {
             set: ClusterRef::new(namespace, name),
             uid,
             change,
@@ -66,7 +66,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             deadline: context.deadline,
         }),
     };
-    Ok(Asked { about, what })
+    Ok(ParsedReview { about, what })
 }
 
 type Effect = Result<Change, Waiver>;

@@ -5,7 +5,7 @@ use tracing::field::Empty;
 use tracing::{Span, trace_span};
 
 use super::hook::Hook;
-use super::outcome::Answered;
+use super::outcome::HandledReview;
 use super::rejection::Rejection;
 use super::report::verdict;
 use crate::telemetry::traces::{self, TRACED};
@@ -30,7 +30,7 @@ pub(super) fn begin(hook: Hook, headers: &HeaderMap) -> Span {
 }
 
 /// Notes the answer, as the log line has it.
-pub(super) fn end(span: &Span, answered: &Answered, rejection: Option<&Rejection>) {
+pub(super) fn end(span: &Span, answered: &HandledReview, rejection: Option<&Rejection>) {
     if span.is_disabled() {
         return;
     }

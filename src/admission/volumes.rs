@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::checked;
 use super::hook::{Hook, Operation};
 use super::malformed::Malformed;
@@ -41,7 +41,7 @@ struct ClaimRef {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut request = Request::<Volume>::read(Hook::Volumes, body)?;
     let old = request.take_old_object()?;
     let name = request.name_of(&old.metadata)?;
@@ -59,10 +59,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         uid: None,
     });
     let subject = Subject::claim(&claim.namespace, &claim.name, claim.uid.as_deref());
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let what = match waiver {
-        Some(waiver) => What::Nothing(waiver),
-        None => What::Claim(ClaimQuestion {
+        Some(waiver) => ReviewAction::Nothing(waiver),
+        None => ReviewAction::Claim(ClaimQuestion {
             namespace: claim.namespace,
             claim: claim.name,
             change: ClaimChange::TakeVolume(name),
@@ -71,7 +71,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             deadline: context.deadline,
         }),
     };
-    Ok(Asked { about, what })
+    Ok(ParsedReview { about, what })
 }
 
 /// The reason why an update leaves the claim its volume, if it does.

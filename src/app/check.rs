@@ -13,7 +13,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use kube::{Api, Client, Config};
 
 use super::{kubernetes, print};
-use crate::clock::monotonic_now;
+use crate::clock::{Clock, monotonic_now};
+use crate::named;
 use crate::{cli, crypto};
 
 /// The time limit of one question.
@@ -30,7 +31,7 @@ struct Door {
 
 pub(super) async fn run(options: cli::Check) -> Result<()> {
     crate::install_crypto_provider();
-    let client = kubernetes::connect(&Arc::default()).await?;
+    let client = kubernetes::connect(&Clock::system(), &Arc::default()).await?;
     let until = monotonic_now() + options.timeout;
     loop {
         match all_answer(&client, &options.webhook_configuration).await {
@@ -58,12 +59,10 @@ async fn doors(client: &Client, name: &str) -> Result<BTreeSet<Door>> {
     let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone());
     let missing = |kind: &str| format!("the {kind} {name}, by which the API server asks the gate");
-    let validating = validating
-        .get(name)
+    let validating = named::get(&validating, named::OF_OBJECT, name)
         .await
         .with_context(|| missing("ValidatingWebhookConfiguration"))?;
-    let mutating = mutating
-        .get(name)
+    let mutating = named::get(&mutating, named::OF_OBJECT, name)
         .await
         .with_context(|| missing("MutatingWebhookConfiguration"))?;
     let validating = validating.webhooks.into_iter().flatten();

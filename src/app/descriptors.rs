@@ -9,14 +9,14 @@ pub(super) fn take_all() -> usize {
     let (now, most) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,
         Err(error) => {
-            warn!(%error, "how many files and connections it may open is not known");
+            warn!(%error, "cannot read the limit of open files");
             return usize::MAX;
         }
     };
     let allowed = match setrlimit(Resource::RLIMIT_NOFILE, most, most) {
         Ok(()) => most,
         Err(error) => {
-            warn!(%error, now, most, "it cannot open more files and connections than it may to begin with");
+            warn!(%error, now, most, "cannot raise the limit of open files");
             now
         }
     };

@@ -54,26 +54,26 @@ impl End {
         signal: impl Future<Output = Result<&'static str>>,
     ) -> Result<()> {
         let why = tokio::select! {
-            signal = signal => signal.map(|signal| info!(signal, "asked to end")),
+            signal = signal => signal.map(|signal| info!(signal, "shutdown requested")),
             lost = self.unexpected_ends.next() => Err(lost.into()),
         };
         if let Err(error) = &why {
-            error!(%error, "this replica ends");
+            error!(%error, "shutting down");
         }
-        info!("leaving: no longer ready, requests are still answered");
+        info!("draining: not ready, still answering requests");
         self.shutdown.leaving.cancel();
         tokio::time::sleep(self.leave_time).await;
         self.shutdown.closing.cancel();
         self.ending.cancel();
         let tasks = timeout(self.drain_time + ENDING, self.supervisor.tasks_ended());
         if tasks.await.is_err() {
-            warn!("a task that was asked to end has not: the process ends without it");
+            warn!("shutting down without a task that has not ended");
         }
         // Requests have been answered, so no new work is started.
         if timeout(WORK, self.supervisor.work_done()).await.is_err() {
             error!(
                 unfinished = self.supervisor.working(),
-                "the process ends before it could mark a ledger untrusted: what passed without a grant may not be known there; look at the budgets of what was overridden last"
+                "shutting down before a ledger was marked untrusted: check the budgets of the latest overrides"
             );
         }
         info!("ended");

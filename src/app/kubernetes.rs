@@ -12,6 +12,9 @@ use tracing::warn;
 
 use super::bounded::Bound;
 use super::counted::Count;
+use super::dated::Date;
+use super::fitted::Fit;
+use crate::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
 /// The time limit for an answer of the API server: far above the usual time, and below the settle
@@ -22,8 +25,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// A client for the cluster that KUBECONFIG names or, without it, for the cluster of this pod.
-/// Its requests are counted in `metrics`.
-pub(super) async fn connect(metrics: &Arc<Metrics>) -> Result<Client> {
+/// Its requests are counted in `metrics`, and the dates of its answers correct `clock`.
+pub(super) async fn connect(clock: &Clock, metrics: &Arc<Metrics>) -> Result<Client> {
     let mut config = Config::infer()
         .await
         .context("no Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account")?;
@@ -33,7 +36,9 @@ pub(super) async fn connect(metrics: &Arc<Metrics>) -> Result<Client> {
     let client = ClientBuilder::try_from(config)
         .with_context(|| format!("cannot make a client for the Kubernetes API at {address}"))?
         .with_layer(&Bound(ANSWER))
+        .with_layer(&Date::new(clock.clone(), Arc::clone(metrics)))
         .with_layer(&Count(Arc::clone(metrics)))
+        .with_layer(&Fit::new(ANSWER))
         .build();
     client
         .apiserver_version()
@@ -75,7 +80,7 @@ fn own(name: String, any: bool) -> Result<String> {
     if any && !name.starts_with(SERVICE_ACCOUNT) {
         warn!(
             username = name,
-            "whatever comes under this username is taken for the gate's own steps"
+            "all requests of this username count as the gate's own steps"
         );
     }
     Ok(name)

@@ -19,7 +19,7 @@ pub(super) fn listen(address: SocketAddr, what: &str) -> Result<TcpListener> {
     let socket = match open(address) {
         Err(error) => match without_ipv6(address, &error) {
             Some(instead) => {
-                info!(%address, %instead, %error, "there is no IPv6 here");
+                info!(%address, %instead, %error, "IPv6 is not available");
                 open(instead)
             }
             None => Err(error),

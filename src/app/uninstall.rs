@@ -1,12 +1,12 @@
 //! `quorumgate uninstall`: takes the gate out of a cluster, so that nobody is worse off than before
 //! it came.
 //!
-//! Nothing is begun while the gate has other names than those that were given, while a rollout is
-//! unfinished that the StatefulSet controller would finish unasked, or while a pod is held that
-//! only the gate would let start. The webhook configurations go first, so that nothing asks a gate
-//! that is gone. Then the replicas end, because their leader would do again what is undone next.
-//! Then the clusters get back what is theirs. Nothing that was undone is done again when the
-//! command is repeated.
+//! Nothing is begun while the gate has other names than those that were given, or is not part of
+//! the release of helm that was given; while a rollout is unfinished that the StatefulSet
+//! controller would finish unasked; or while a pod is held that only the gate would let start. The
+//! webhook configurations go first, so that nothing asks a gate that is gone. Then the replicas
+//! end, because their leader would do again what is undone next. Then the clusters get back what is
+//! theirs. Nothing that was undone is done again when the command is repeated.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,6 +21,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, Error, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -30,7 +31,9 @@ use super::{kubernetes, print};
 use crate::api::names;
 use crate::certificates::SecretNames;
 use crate::cli;
-use crate::clock::monotonic_now;
+use crate::clock::{Clock, monotonic_now};
+use crate::lists;
+use crate::named;
 use crate::reconcile::undo;
 
 /// The longest time that is waited for what has to be so before anything is begun. It may end by
@@ -42,10 +45,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
     crate::install_crypto_provider();
-    let client = kubernetes::connect(&Arc::default()).await?;
+    let client = kubernetes::connect(&Clock::system(), &Arc::default()).await?;
     let removal = Removal { client, options };
     let Removal { client, options } = &removal;
     removal.has_right_names().await?;
+    removal.is_of_the_release().await?;
     let before = options.timeout.min(BEFORE);
     if !options.unfinished_rollouts {
         let finished = "every rollout is finished (or --unfinished-rollouts is given)";
@@ -148,22 +152,71 @@ impl Removal {
             ..
         } = &self.options;
         let all = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
-        let all = all.list(&ListParams::default()).await;
-        for configuration in all.context("the webhook configurations")? {
+        let mut found = Vec::new();
+        lists::each(&all, &ListParams::default(), |configuration| {
             let hooks = configuration.webhooks.iter().flatten();
             let Some(hook) = hooks.clone().find(|hook| hook.name == names::POD_WEBHOOK) else {
-                continue;
+                return;
             };
-            let name = configuration.name_any();
             let service = hook.client_config.service.as_ref();
             let namespace = service.map_or(lease_namespace, |service| &service.namespace);
-            if (&name, namespace) != (webhook_configuration, lease_namespace) {
+            found.push((configuration.name_any(), namespace.clone()));
+        })
+        .await
+        .context("the webhook configurations")?;
+        for (name, namespace) in found {
+            if (&name, &namespace) != (webhook_configuration, lease_namespace) {
                 bail!(
                     "the gate has other names here: say --webhook-configuration={name} --lease-namespace={namespace}, and --deployment and --lease-name as they are there (a chart gives all but the namespace one name)"
                 );
             }
         }
         Ok(())
+    }
+
+    /// Fails if helm did not install the gate as part of the given release. helm annotates what it
+    /// installs, and rendered manifests have no such annotation. So a Job that was applied with
+    /// them removes nothing.
+    async fn is_of_the_release(&self) -> Result<()> {
+        let cli::Uninstall {
+            webhook_configuration,
+            lease_namespace,
+            deployment,
+            release,
+            ..
+        } = &self.options;
+        let Some(release) = release else {
+            return Ok(());
+        };
+        let validating = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
+        let mut theirs = Vec::new();
+        let every = ListParams::default();
+        let listed = lists::each_metadata(&validating, &every, |one| {
+            theirs.extend((one.name_any() == *webhook_configuration).then_some(one));
+        });
+        listed.await.context("the webhook configurations")?;
+        let deployments = Api::<Deployment>::namespaced(self.client.clone(), lease_namespace);
+        let deployed = named::get_metadata_opt(&deployments, "--deployment", deployment);
+        let deployed = deployed.await.context("the Deployment")?;
+        let is_of_it = |metadata: &ObjectMeta| {
+            let says = |key: &str| metadata.annotations.as_ref()?.get(key);
+            (says(names::HELM_RELEASE), says(names::HELM_NAMESPACE))
+                == (Some(release), Some(lease_namespace))
+        };
+        let foreign = theirs
+            .iter()
+            .find(|one| !is_of_it(&one.metadata))
+            .map(|one| format!("ValidatingWebhookConfiguration {}", one.name_any()))
+            .or_else(|| {
+                let other = deployed.filter(|one| !is_of_it(&one.metadata))?;
+                Some(format!("Deployment {}", other.name_any()))
+            });
+        match foreign {
+            Some(what) => bail!(
+                "helm did not install the {what} as part of the release {release} in the namespace {lease_namespace}: rendered manifests were applied, and with them the hook of the removal. To remove the gate, run the command without --release"
+            ),
+            None => Ok(()),
+        }
     }
 
     async fn webhooks(&self) -> Result<Vec<String>, Error> {
@@ -178,7 +231,9 @@ impl Removal {
     async fn replicas(&self) -> Result<Vec<String>, Error> {
         let namespace = &self.options.lease_namespace;
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
-        let Some(deployment) = deployments.get_opt(&self.options.deployment).await? else {
+        let Some(deployment) =
+            named::get_opt(&deployments, named::OF_OBJECT, &self.options.deployment).await?
+        else {
             return Ok(Vec::new());
         };
         let spec = deployment.spec.unwrap_or_default();
@@ -194,10 +249,10 @@ impl Removal {
         }
         let labels = equalities(&spec.selector.match_labels.unwrap_or_default());
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let left = pods
-            .list_metadata(&ListParams::default().labels(&labels))
-            .await?;
-        Ok(left.items.iter().map(ResourceExt::name_any).collect())
+        let mut left = Vec::new();
+        let of_deployment = ListParams::default().labels(&labels);
+        lists::each_metadata(&pods, &of_deployment, |pod| left.push(pod.name_any())).await?;
+        Ok(left)
     }
 
     async fn lease(&self) -> Result<Vec<String>, Error> {

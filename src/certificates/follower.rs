@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tracing::{info, warn};
 
-use super::held::{CERTIFICATE, Data, KEY};
+use super::held::{CERTIFICATE, KEY, field, words};
+use crate::clock::monotonic_now;
+use crate::named;
+use crate::serve::call_paths::CallPaths;
 use crate::serve::certificate::{Certificate, POLL};
 
 /// The pause between two reads of the Secret while there is nothing to serve.
@@ -15,10 +18,11 @@ const POLL_AT_FIRST: Duration = Duration::from_millis(500);
 /// The time limit of a read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Reads the Secret for ever, and has the certificate serve what it holds. One that holds nothing
-/// of use changes nothing.
+/// Reads the Secret for ever, has the certificate serve what it holds, and calls admitted by the
+/// paths that belong to it. One that holds nothing of use changes nothing.
 pub async fn follow(
     certificate: Arc<Certificate>,
+    paths: Arc<CallPaths>,
     client: Client,
     namespace: String,
     name: String,
@@ -26,10 +30,13 @@ pub async fn follow(
     let secrets: Api<Secret> = Api::namespaced(client, &namespace);
     let mut told = false;
     loop {
-        match tokio::time::timeout(PATIENCE, secrets.get_opt(&name)).await {
+        match tokio::time::timeout(PATIENCE, named::get_opt(&secrets, named::OF_OBJECT, &name))
+            .await
+        {
             Ok(Ok(Some(secret))) => {
                 let data = secret.data.unwrap_or_default();
-                let pair = (field(&data, CERTIFICATE), field(&data, KEY));
+                paths.offer(words(&data), monotonic_now());
+                let pair = [CERTIFICATE, KEY].map(|key| field(&data, key).to_vec());
                 Arc::clone(&certificate).offer(pair).await;
             }
             Ok(Ok(None)) => {
@@ -38,8 +45,8 @@ pub async fn follow(
                 }
                 told = true;
             }
-            Ok(Err(error)) => warn!(%error, "the serving certificate could not be read"),
-            Err(_) => warn!("the serving certificate could not be read in time"),
+            Ok(Err(error)) => warn!(%error, "cannot read the serving certificate"),
+            Err(_) => warn!("cannot read the serving certificate in time"),
         }
         let pause = if certificate.is_there() {
             POLL
@@ -48,10 +55,4 @@ pub async fn follow(
         };
         tokio::time::sleep(pause).await;
     }
-}
-
-fn field(data: &Data, key: &str) -> Vec<u8> {
-    data.get(key)
-        .map(|bytes| bytes.0.clone())
-        .unwrap_or_default()
 }

@@ -14,7 +14,9 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 
 use super::root::{Root, roots_in};
+use crate::api::call_path::PLAIN;
 use crate::crypto::{self, Validity};
+use crate::serve::call_paths::word_of;
 
 /// The key of a certificate, as in Secrets of the type `kubernetes.io/tls`.
 pub(super) const CERTIFICATE: &str = "tls.crt";
@@ -24,6 +26,12 @@ pub(super) const KEY: &str = "tls.key";
 pub(super) const SIGNED_BY: &str = "ca.crt";
 /// The key of the authorities before the present one, which are trusted until they end.
 pub(super) const FORMER: &str = "former.crt";
+
+/// The key of the words in the paths of webhooks that were called before the present one, and are
+/// until API servers have noticed it.
+pub(super) const FORMER_PATHS: &str = "former-paths";
+/// The sign for a path without a word.
+const NO_WORD: &str = "-";
 
 /// The data of a Secret.
 pub(super) type Data = BTreeMap<String, ByteString>;
@@ -81,7 +89,7 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-fn field<'a>(data: &'a Data, key: &str) -> &'a [u8] {
+pub(super) fn field<'a>(data: &'a Data, key: &str) -> &'a [u8] {
     data.get(key).map_or(&[], |bytes| bytes.0.as_slice())
 }
 
@@ -127,6 +135,26 @@ impl Authority {
     }
 }
 
+/// The words in the paths by which API servers may call a gate with this serving certificate, its
+/// own first.
+pub(super) fn words(data: &Data) -> Vec<String> {
+    let own = crypto::private_key(field(data, KEY)).ok();
+    let own = own.map(|key| word_of(&key));
+    let former = str::from_utf8(field(data, FORMER_PATHS)).unwrap_or_default();
+    let former = former.split_ascii_whitespace();
+    let former = former.map(|word| if word == NO_WORD { PLAIN } else { word }.to_owned());
+    own.into_iter().chain(former).collect()
+}
+
+/// The words as the Secret lists them.
+pub(super) fn listed(words: &[String]) -> ByteString {
+    let signs = words.iter().map(|word| match word.as_str() {
+        PLAIN => NO_WORD,
+        word => word,
+    });
+    ByteString(signs.collect::<Vec<_>>().join(" ").into_bytes())
+}
+
 /// The serving certificate.
 #[derive(Debug)]
 pub(super) struct Serving {
@@ -134,6 +162,8 @@ pub(super) struct Serving {
     pub(super) validity: Validity,
     /// The authority that is said to have signed it.
     said_to_be_signed_by: Vec<Root>,
+    /// The words by which webhooks may call, the present one first.
+    pub(super) words: Vec<String>,
 }
 
 impl Serving {
@@ -150,27 +180,15 @@ impl Serving {
             chain,
             validity,
             said_to_be_signed_by: roots_in(field(data, SIGNED_BY)),
+            words: words(data),
         })
     }
 
     /// Whether API servers that trust this authority believe the certificate. Whether it has ended
     /// is another question.
     pub(super) fn is_signed_by(&self, root: &Root) -> bool {
-        let Some((own, rest)) = self.chain.split_first() else {
-            return false;
-        };
-        let mut trusted = RootCertStore::empty();
-        let (Ok(own), Ok(())) = (
-            ParsedCertificate::try_from(own),
-            trusted.add(root.certificate().clone()),
-        ) else {
-            return false;
-        };
-        let at = self.validity.from.max(root.validity().from).as_second();
-        let at = Duration::from_secs(u64::try_from(at).unwrap_or_default());
-        let algorithms = crypto::provider().signature_verification_algorithms.all;
-        let at = UnixTime::since_unix_epoch(at);
-        verify_server_cert_signed_by_trust_anchor(&own, &trusted, rest, at, algorithms).is_ok()
+        let at = self.validity.from.max(root.validity().from);
+        is_believed(&self.chain, [root], at)
     }
 
     /// The first of these names for which the certificate is not.
@@ -195,4 +213,25 @@ impl Serving {
         let said = self.said_to_be_signed_by.iter();
         said.filter(|root| self.is_signed_by(root))
     }
+}
+
+/// Whether an API server that trusts these authorities believes a server with this chain at that
+/// time.
+pub(super) fn is_believed<'a>(
+    chain: &[CertificateDer<'_>],
+    roots: impl IntoIterator<Item = &'a Root>,
+    at: Timestamp,
+) -> bool {
+    let Some((own, rest)) = chain.split_first() else {
+        return false;
+    };
+    let Ok(own) = ParsedCertificate::try_from(own) else {
+        return false;
+    };
+    let mut trusted = RootCertStore::empty();
+    trusted.add_parsable_certificates(roots.into_iter().map(|root| root.certificate().clone()));
+    let at = Duration::from_secs(u64::try_from(at.as_second()).unwrap_or_default());
+    let at = UnixTime::since_unix_epoch(at);
+    let algorithms = crypto::provider().signature_verification_algorithms.all;
+    verify_server_cert_signed_by_trust_anchor(&own, &trusted, rest, at, algorithms).is_ok()
 }

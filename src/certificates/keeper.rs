@@ -4,6 +4,8 @@
 //! may be of a release, or started with options, that makes no certificates. Two that act at once
 //! do no harm, since every write names the version that was read.
 
+use std::borrow::Borrow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +14,14 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::held::{FORMER, Stored};
+use super::held::{FORMER, FORMER_PATHS, Stored, is_believed};
 use super::objects::{Found, Objects};
-use super::plan::{self, State, Step};
-use super::root::Root;
+use super::plan::{self, Since, State, Step};
+use super::root::{Root, roots_in};
 use super::{Wishes, make};
 use crate::clock::Clock;
+use crate::serve::certificate::Certificate;
+use crate::telemetry::events::{Notice, Notices, Severity};
 use crate::telemetry::metrics::{MadeCertificate, Metrics};
 
 /// The pause between two looks of the leader, unless a webhook configuration changes.
@@ -28,6 +32,10 @@ const PERIOD_OF_OTHERS: Duration = Duration::from_secs(10);
 const STAND_IN: Duration = Duration::from_secs(15);
 /// The pause before the look after a step.
 const MOMENT: Duration = Duration::from_millis(20);
+/// So many writes to the webhook configurations within [`CONTESTED`] are no renewal: somebody
+/// else writes the same fields.
+const REWRITES: usize = 6;
+const CONTESTED: Duration = Duration::from_secs(60);
 /// The time limit of a look and its step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -38,11 +46,20 @@ pub struct Keeper {
     clock: Clock,
     metrics: Arc<Metrics>,
     signals: Signals,
-    /// The authority that every webhook was seen to trust, and since when.
-    trusted: Option<(Root, Instant)>,
+    /// The certificate that this replica serves.
+    certificate: Arc<Certificate>,
+    /// Since when some webhook has been seen not to trust it.
+    distrusted: Option<Instant>,
+    /// The authority that every webhook was seen to trust.
+    trusted: Seen<Root>,
+    /// The word by which every webhook was seen to call.
+    called: Seen<String>,
     /// Since when something has been seen undone.
     undone: Option<Instant>,
     stands_in: bool,
+    /// The last times at which the webhook configurations were written, the newest last.
+    rewrites: VecDeque<Instant>,
+    notices: Arc<dyn Notices>,
 }
 
 /// The signals that a keeper wakes up for.
@@ -51,6 +68,30 @@ pub struct Signals {
     pub leading: watch::Receiver<bool>,
     /// Notified when a webhook configuration of the gate changes.
     pub configurations: Arc<Notify>,
+}
+
+/// Something that was seen to hold, and since when.
+struct Seen<T>(Option<(T, Instant)>);
+
+impl<T> Seen<T> {
+    /// For how long this has been seen to hold without a break.
+    fn since<Q: ?Sized + PartialEq + ToOwned<Owned = T>>(
+        &mut self,
+        value: Option<&Q>,
+        now: Instant,
+    ) -> Duration
+    where
+        T: Borrow<Q>,
+    {
+        let known = self
+            .0
+            .take()
+            .filter(|(known, _)| value == Some(known.borrow()));
+        self.0 = known.or_else(|| Some((value?.to_owned(), now)));
+        self.0.as_ref().map_or(Duration::ZERO, |(_, since)| {
+            now.saturating_duration_since(*since)
+        })
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +110,8 @@ impl Keeper {
         clock: Clock,
         metrics: Arc<Metrics>,
         signals: Signals,
+        certificate: Arc<Certificate>,
+        notices: Arc<dyn Notices>,
     ) -> Self {
         Self {
             objects,
@@ -76,9 +119,14 @@ impl Keeper {
             clock,
             metrics,
             signals,
-            trusted: None,
+            certificate,
+            distrusted: None,
+            trusted: Seen(None),
+            called: Seen(None),
             undone: None,
             stands_in: false,
+            rewrites: VecDeque::new(),
+            notices,
         }
     }
 
@@ -88,15 +136,15 @@ impl Keeper {
             let pause = match tokio::time::timeout(PATIENCE, self.round()).await {
                 Ok(Ok(pause)) => pause,
                 Ok(Err(Trouble::Api(Error::Api(status)))) if status.code == 409 => {
-                    debug!("another replica wrote the certificates at the same time");
+                    debug!("certificates written by another replica at the same time");
                     MOMENT
                 }
                 Ok(Err(error)) => {
-                    warn!(%error, "the gate's own certificates could not be looked after");
+                    warn!(%error, "cannot maintain the gate's certificates");
                     PERIOD
                 }
                 Err(_) => {
-                    warn!("the gate's own certificates could not be looked after in time");
+                    warn!("cannot maintain the gate's certificates in time");
                     PERIOD
                 }
             };
@@ -119,8 +167,13 @@ impl Keeper {
         let found = self.objects.read().await?;
         let state = found.state();
         let now = self.clock.instant();
-        let trusted_for = self.trusted_for(&state, now);
-        let step = plan::next(&state, &self.wishes, trusted_for, self.clock.now());
+        self.verify(&state, now);
+        let root = state.authority.here().map(|authority| &authority.root);
+        let since = Since {
+            trusted: self.trusted.since(root.filter(|_| state.is_trusted()), now),
+            called: self.called.since(state.settled_word(), now),
+        };
+        let step = plan::next(&state, &self.wishes, since, self.clock.now());
         match &step {
             Step::Nothing => {
                 self.undone = None;
@@ -138,28 +191,67 @@ impl Keeper {
             if now.saturating_duration_since(undone) < STAND_IN {
                 return Ok(PERIOD);
             }
-            warn!(
-                "the replica that leads does not look after the gate's own certificates, so this one does"
-            );
+            warn!("maintaining the gate's certificates, because the leader does not");
             self.stands_in = true;
         }
         self.take(&step, &found, &state).await?;
+        if matches!(step, Step::WriteBundle(_) | Step::WritePaths(_)) {
+            self.rewritten(&found, now);
+        }
         Ok(MOMENT)
     }
 
-    /// For how long every webhook has been seen to trust the present authority.
-    fn trusted_for(&mut self, state: &State, now: Instant) -> Duration {
-        let root = state.authority.here().map(|authority| &authority.root);
-        let Some(root) = root.filter(|_| state.is_trusted()) else {
-            self.trusted = None;
-            return Duration::ZERO;
+    /// Notes a write to the webhook configurations. Tells where somebody else keeps writing the
+    /// same fields, as a tool does that is to make the cluster what a repository says.
+    fn rewritten(&mut self, found: &Found, now: Instant) {
+        self.rewrites.push_back(now);
+        if self.rewrites.len() < REWRITES {
+            return;
+        }
+        let first = self.rewrites.pop_front();
+        if first.is_none_or(|first| now.saturating_duration_since(first) > CONTESTED) {
+            return;
+        }
+        self.rewrites.clear();
+        let Some((regarding, writer)) = found.contested() else {
+            return;
         };
-        match &self.trusted {
-            Some((known, since)) if known == root => now.saturating_duration_since(*since),
-            _ => {
-                self.trusted = Some((root.clone(), now));
-                Duration::ZERO
+        warn!(
+            writer,
+            "found another writer of caBundle or paths of the webhook configurations"
+        );
+        self.notices.notify(Notice {
+            regarding,
+            severity: Severity::Warning,
+            reason: "Contested".to_owned(),
+            action: "WriteWebhooks",
+            note: format!(
+                "caBundle or clientConfig.service.path is written by {writer} and by quorumgate in turns; calls fail meanwhile: have that tool ignore the two fields"
+            ),
+        });
+    }
+
+    /// Verifies the certificate that this replica serves as API servers do, by what they trust. The
+    /// replica is not ready while they refuse it, unless that is about to change.
+    fn verify(&mut self, state: &State, now: Instant) {
+        let Some(chain) = self.certificate.chain() else {
+            return;
+        };
+        let time = self.clock.now();
+        let is_believed = |bundle: &Vec<u8>| is_believed(&chain, &roots_in(bundle), time);
+        if state.bundles.iter().all(is_believed) {
+            if self.distrusted.take().is_some() {
+                info!("API servers trust the serving certificate again");
             }
+            return self.certificate.refused_by_callers(None);
+        }
+        let distrusted = *self.distrusted.get_or_insert(now);
+        if now.saturating_duration_since(distrusted) >= PERIOD {
+            if self.certificate.validity().is_ok() {
+                warn!("API servers refuse the serving certificate; this replica is not ready");
+            }
+            let why = "API servers do not trust the authority of the serving certificate: it is not in the caBundle of each webhook";
+            self.certificate.refused_by_callers(Some(why.to_owned()));
         }
     }
 
@@ -172,27 +264,36 @@ impl Keeper {
                 self.objects.write_authority(found, data).await?;
                 self.metrics.certificate_made(MadeCertificate::Authority);
                 let former = former.len();
-                info!(%why, former, "made a new authority");
+                info!(%why, former, "authority generated");
             }
             Step::Remember { former } => {
                 let pem: String = former.iter().map(Root::pem).collect();
                 let data = [(FORMER.to_owned(), k8s_openapi::ByteString(pem.into_bytes()))];
                 self.objects.write_authority(found, data.into()).await?;
-                info!("an authority that signed what is in use stays trusted until it ends");
+                info!("authority of what is in use stays trusted until it ends");
             }
             Step::WriteBundle(bundle) => {
                 self.objects.write_bundle(found, bundle).await?;
-                info!("wrote the authorities into the webhook configurations");
+                info!("webhook authorities written");
             }
             Step::MakeServing { why } => {
                 report(&self.objects.names().serving, &state.serving);
                 let Stored::Here(authority) = &state.authority else {
                     return Ok(());
                 };
-                let data = make::serving(&self.wishes, authority, now)?;
+                let data = make::serving(&self.wishes, authority, &state.words(), now)?;
                 self.objects.write_serving(found, data).await?;
                 self.metrics.certificate_made(MadeCertificate::Serving);
-                info!(%why, "made a new serving certificate");
+                info!(%why, "serving certificate generated");
+            }
+            Step::WritePaths(word) => {
+                self.objects.write_paths(found, word).await?;
+                info!("webhook paths written");
+            }
+            Step::ForgetPaths => {
+                let none = [(FORMER_PATHS.to_owned(), k8s_openapi::ByteString::default())];
+                self.objects.write_serving(found, none.into()).await?;
+                info!("former webhook paths not answered any more");
             }
             Step::Wait(_) | Step::Nothing => {}
         }
@@ -203,7 +304,7 @@ impl Keeper {
 /// Says what is wrong with a Secret that is about to be made anew.
 fn report<T>(secret: &str, stored: &Stored<T>) {
     if let Stored::Unusable(why) = stored {
-        warn!(secret, %why, "the Secret cannot be used, so its content is made anew");
+        warn!(secret, %why, "cannot use the Secret; generating its content again");
     }
 }
 

@@ -8,7 +8,7 @@ use rcgen::{
 };
 
 use super::Wishes;
-use super::held::{Authority, CERTIFICATE, Data, FORMER, KEY, SIGNED_BY};
+use super::held::{Authority, CERTIFICATE, Data, FORMER, FORMER_PATHS, KEY, SIGNED_BY, listed};
 use super::root::{BACKDATED, Root};
 
 /// The Secret of a new authority. Those before it stay trusted.
@@ -34,10 +34,12 @@ pub(super) fn authority(
     ]))
 }
 
-/// The Secret of a new serving certificate, which ends no later than its authority.
+/// The Secret of a new serving certificate, which ends no later than its authority. `called` are
+/// the words in the paths that API servers call now.
 pub(super) fn serving(
     wishes: &Wishes,
     authority: &Authority,
+    called: &[String],
     now: Timestamp,
 ) -> Result<Data, rcgen::Error> {
     let mut params = CertificateParams::new(wishes.names.clone())?;
@@ -52,11 +54,13 @@ pub(super) fn serving(
     lives(&mut params, now, until.min(authority.root.validity().until));
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let certificate = params.signed_by(&key, &authority.issuer)?;
-    Ok(data([
+    let mut made = data([
         (CERTIFICATE, certificate.pem()),
         (KEY, key.serialize_pem()),
         (SIGNED_BY, authority.root.pem()),
-    ]))
+    ]);
+    made.insert(FORMER_PATHS.to_owned(), listed(called));
+    Ok(made)
 }
 
 fn lives(params: &mut CertificateParams, now: Timestamp, until: Timestamp) {

@@ -11,15 +11,18 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Error, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::SecretNames;
 use super::held::{Authority, Data, Serving, Stored};
 use super::plan::State;
+use crate::api::call_path::{self, split};
+
+use crate::named;
 
 /// The name of the gate as a writer of objects.
 const MANAGER: &str = "quorumgate";
@@ -61,11 +64,12 @@ impl Objects {
     /// later, and so at versions that were not read here.
     pub(super) async fn read(&self) -> Result<Found, Error> {
         let (validating, mutating) = try_join!(
-            self.validating.get_opt(&self.configuration),
-            self.mutating.get_opt(&self.configuration),
+            named::get_opt(&self.validating, named::OF_OBJECT, &self.configuration),
+            named::get_opt(&self.mutating, named::OF_OBJECT, &self.configuration),
         )?;
-        let serving = self.secrets.get_opt(&self.names.serving).await?;
-        let authority = self.secrets.get_opt(&self.names.authority).await?;
+        let serving = named::get_opt(&self.secrets, named::OF_OBJECT, &self.names.serving).await?;
+        let authority =
+            named::get_opt(&self.secrets, named::OF_OBJECT, &self.names.authority).await?;
         Ok(Found {
             validating,
             mutating,
@@ -113,21 +117,56 @@ impl Objects {
         self.secrets.replace(name, &params, &secret).await.map(drop)
     }
 
-    /// Writes this `caBundle` into every webhook that has another. Each configuration is changed
-    /// once: a ledger keeps its trust where a replica's watch is one change of each behind, and not
-    /// more.
-    pub(super) async fn write_bundle(&self, found: &Found, bundle: &str) -> Result<(), Error> {
+    /// Writes this `caBundle` into every webhook that has another.
+    pub(super) async fn write_bundle(&self, found: &Found, wanted: &str) -> Result<(), Error> {
+        let wanted = ByteString(wanted.as_bytes().to_vec());
+        let change = |callee: &Callee<'_>| {
+            (bundle(callee.client) != wanted.0).then(|| ("caBundle", json!(wanted)))
+        };
+        self.change(found, change).await
+    }
+
+    /// Writes this word into the path of every webhook that has another.
+    pub(super) async fn write_paths(&self, found: &Found, word: &str) -> Result<(), Error> {
+        self.change(found, |callee| callee.called_by(word)).await
+    }
+
+    /// Changes a field of the callee of every webhook. Each configuration is changed once: a ledger
+    /// keeps its trust where a replica's watch is one change of each behind, and not more.
+    async fn change(
+        &self,
+        found: &Found,
+        change: impl Fn(&Callee<'_>) -> Option<(&'static str, Value)>,
+    ) -> Result<(), Error> {
         if let Some(validating) = &found.validating {
-            write_bundle(&self.validating, validating, bundle).await?;
+            write(&self.validating, validating, &change).await?;
         }
         if let Some(mutating) = &found.mutating {
-            write_bundle(&self.mutating, mutating, bundle).await?;
+            write(&self.mutating, mutating, &change).await?;
         }
         Ok(())
     }
 }
 
 impl Found {
+    /// The webhook configuration that somebody else than the gate wrote last, and who.
+    pub(super) fn contested(&self) -> Option<(ObjectReference, String)> {
+        let validating = self
+            .validating
+            .iter()
+            .map(|one| reference(one, "Validating"));
+        let mutating = self.mutating.iter().map(|one| reference(one, "Mutating"));
+        let written = validating.chain(mutating).filter_map(|(of, metadata)| {
+            let managers = metadata.managed_fields.iter().flatten();
+            let others = managers.filter(|one| one.manager.as_deref() != Some(MANAGER));
+            let last = others.max_by_key(|one| one.time.as_ref().map(|time| time.0))?;
+            let at = last.time.as_ref().map(|time| time.0);
+            Some((at, of, last.manager.clone().unwrap_or_default()))
+        });
+        let (_, of, writer) = written.max_by_key(|(at, ..)| *at)?;
+        Some((of, writer))
+    }
+
     pub(super) fn state(&self) -> State {
         let data = |secret: &Option<Secret>| {
             let secret = secret.as_ref();
@@ -135,8 +174,11 @@ impl Found {
         };
         let validating = self.validating.iter().flat_map(Configuration::callees);
         let mutating = self.mutating.iter().flat_map(Configuration::callees);
+        let callees: Vec<Callee<'_>> = validating.chain(mutating).collect();
+        let word = |callee: &Callee<'_>| callee.word().map(str::to_owned);
         State {
-            bundles: validating.chain(mutating).map(bundle).collect(),
+            bundles: callees.iter().map(|callee| bundle(callee.client)).collect(),
+            called: callees.iter().map(word).collect(),
             serving: Stored::read(data(&self.serving).as_ref(), Serving::read),
             authority: Stored::read(data(&self.authority).as_ref(), Authority::read),
         }
@@ -145,22 +187,97 @@ impl Found {
 
 /// A webhook configuration of either kind. The two have the same fields, and no type in common.
 trait Configuration: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned {
-    /// Whom each webhook calls.
-    fn callees(&self) -> Vec<&WebhookClientConfig>;
+    /// The path of its webhook of this name, without a word.
+    fn path(name: &str) -> String;
+
+    /// Each webhook by its name, and whom it calls.
+    fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)>;
+
+    fn callees(&self) -> Vec<Callee<'_>> {
+        let webhooks = self.webhooks().into_iter();
+        let callees = webhooks.map(|(name, client)| Callee {
+            path: Self::path(name),
+            client,
+        });
+        callees.collect()
+    }
 }
 
 impl Configuration for ValidatingWebhookConfiguration {
-    fn callees(&self) -> Vec<&WebhookClientConfig> {
+    fn path(name: &str) -> String {
+        call_path::validating(name)
+    }
+
+    fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
         let webhooks = self.webhooks.iter().flatten();
-        webhooks.map(|hook| &hook.client_config).collect()
+        webhooks
+            .map(|hook| (hook.name.as_str(), &hook.client_config))
+            .collect()
     }
 }
 
 impl Configuration for MutatingWebhookConfiguration {
-    fn callees(&self) -> Vec<&WebhookClientConfig> {
-        let webhooks = self.webhooks.iter().flatten();
-        webhooks.map(|hook| &hook.client_config).collect()
+    fn path(name: &str) -> String {
+        call_path::mutating(name)
     }
+
+    fn webhooks(&self) -> Vec<(&str, &WebhookClientConfig)> {
+        let webhooks = self.webhooks.iter().flatten();
+        webhooks
+            .map(|hook| (hook.name.as_str(), &hook.client_config))
+            .collect()
+    }
+}
+
+/// Whom a webhook calls.
+struct Callee<'a> {
+    client: &'a WebhookClientConfig,
+    /// The path of the webhook, without a word.
+    path: String,
+}
+
+impl Callee<'_> {
+    /// The scheme and the host of a URL, and its path.
+    fn url(&self) -> Option<(&str, &str)> {
+        let url = self.client.url.as_deref()?;
+        let host = url.find("://")? + "://".len();
+        let path = url.get(host..)?.find('/').map_or(url.len(), |at| host + at);
+        url.split_at_checked(path)
+    }
+
+    /// The word in the path. `None` if there is no path.
+    fn word(&self) -> Option<&str> {
+        let path = match self.url() {
+            Some((_, path)) => path,
+            None => self.client.service.as_ref()?.path.as_deref()?,
+        };
+        let path = path.trim_end_matches('/');
+        (!path.is_empty()).then(|| split(path).1)
+    }
+
+    /// The field to be changed so that the path has this word. `None` if it has.
+    fn called_by(&self, word: &str) -> Option<(&'static str, Value)> {
+        if self.word() == Some(word) {
+            return None;
+        }
+        let path = format!("{}/{word}", self.path);
+        Some(match self.url() {
+            Some((host, _)) => ("url", json!(format!("{host}{path}"))),
+            None => ("service/path", json!(path)),
+        })
+    }
+}
+
+fn reference<K: Configuration>(of: &K, kind: &str) -> (ObjectReference, ObjectMeta) {
+    let metadata = of.meta().clone();
+    let reference = ObjectReference {
+        api_version: Some("admissionregistration.k8s.io/v1".to_owned()),
+        kind: Some(format!("{kind}WebhookConfiguration")),
+        name: metadata.name.clone(),
+        uid: metadata.uid.clone(),
+        ..ObjectReference::default()
+    };
+    (reference, metadata)
 }
 
 fn bundle(callee: &WebhookClientConfig) -> Vec<u8> {
@@ -168,18 +285,16 @@ fn bundle(callee: &WebhookClientConfig) -> Vec<u8> {
     bundle.map_or_else(Vec::new, |bundle| bundle.0.clone())
 }
 
-async fn write_bundle<K: Configuration>(
+async fn write<K: Configuration>(
     api: &Api<K>,
     found: &K,
-    wanted: &str,
+    change: &impl Fn(&Callee<'_>) -> Option<(&'static str, Value)>,
 ) -> Result<(), Error> {
-    let value = ByteString(wanted.as_bytes().to_vec());
-    let callees = found.callees();
-    let others = callees.iter().enumerate();
-    let others = others.filter(|(_, callee)| bundle(callee) != value.0);
-    let changes = others.map(|(index, _)| {
-        let path = format!("/webhooks/{index}/clientConfig/caBundle");
-        json!({"op": "add", "path": path, "value": value})
+    let callees = found.callees().into_iter().enumerate();
+    let changes = callees.filter_map(|(index, callee)| {
+        let (field, value) = change(&callee)?;
+        let path = format!("/webhooks/{index}/clientConfig/{field}");
+        Some(json!({"op": "add", "path": path, "value": value}))
     });
     let mut changes: Vec<_> = changes.collect();
     if changes.is_empty() {

@@ -22,6 +22,8 @@ const FOLLOWED: SignedDuration = SignedDuration::from_secs(10);
 pub(super) struct State {
     /// The `caBundle` of every webhook of the gate, in the configurations that there are.
     pub(super) bundles: Vec<Vec<u8>>,
+    /// The word in the path of every webhook of the gate. `None` for one without a path.
+    pub(super) called: Vec<Option<String>>,
     /// The serving certificate.
     pub(super) serving: Stored<Serving>,
     /// The authority.
@@ -50,8 +52,12 @@ pub(super) enum Step {
         /// Why, for people.
         why: String,
     },
-    /// A new serving certificate is to be made, after so long: API servers may not know yet that
-    /// they have to trust its authority.
+    /// Write this word into the path of every webhook.
+    WritePaths(String),
+    /// Take the words that nobody calls any more out of the Secret of the serving certificate.
+    ForgetPaths,
+    /// Something is to be done after so long: API servers may not know yet what was written, or
+    /// replicas what is in the Secret.
     Wait(Duration),
     /// Everything is as it should be.
     Nothing,
@@ -65,6 +71,28 @@ impl State {
         };
         let trusts = |bundle: &Vec<u8>| roots_in(bundle).contains(&authority.root);
         self.bundles.iter().all(trusts)
+    }
+
+    /// The words that webhooks call, and that replicas were told to admit, each once.
+    pub(super) fn words(&self) -> Vec<String> {
+        let told = self.serving.here().into_iter();
+        let told = told.flat_map(|serving| serving.words.clone());
+        let called = self.called.iter().flatten().cloned();
+        let mut words: Vec<String> = Vec::new();
+        for word in called.chain(told) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.truncate(TAKEN_OVER);
+        words
+    }
+
+    /// The word of the serving certificate, once every webhook calls by it.
+    pub(super) fn settled_word(&self) -> Option<&str> {
+        let own = self.serving.here()?.words.first()?;
+        let is_own = |word: &Option<String>| word.as_ref() == Some(own);
+        self.called.iter().all(is_own).then_some(own)
     }
 
     /// The authorities that API servers trust or that certificates in use are signed by, whoever
@@ -92,8 +120,17 @@ fn notice(wishes: &Wishes) -> Duration {
     (wishes.serving / 20).clamp(Duration::from_secs(5), Duration::from_secs(30))
 }
 
-/// The next step. `trusted_for` says for how long [`State::is_trusted`] has been seen to hold.
-pub(super) fn next(state: &State, wishes: &Wishes, trusted_for: Duration, now: Timestamp) -> Step {
+/// For how long something has been seen to hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    /// Every webhook trusts the present authority ([`State::is_trusted`]).
+    pub(super) trusted: Duration,
+    /// Every webhook calls by the present word ([`State::settled_word`]).
+    pub(super) called: Duration,
+}
+
+/// The next step.
+pub(super) fn next(state: &State, wishes: &Wishes, since: Since, now: Timestamp) -> Step {
     let make_authority = |former, why: &str| Step::MakeAuthority {
         former,
         why: why.to_owned(),
@@ -133,20 +170,50 @@ pub(super) fn next(state: &State, wishes: &Wishes, trusted_for: Duration, now: T
     if let Some(why) = serving_is_due(&state.serving, authority, wishes, now) {
         // Where nothing else was ever trusted, no call can succeed before.
         let others = authority.trusted(now).nth(1).is_some();
-        return match notice(wishes).checked_sub(trusted_for) {
+        return match notice(wishes).checked_sub(since.trusted) {
             Some(rest) if others && !rest.is_zero() => Step::Wait(rest),
             _ => Step::MakeServing { why },
         };
     }
-    Step::Nothing
+    next_about_paths(state, wishes, since.called, now)
+}
+
+/// The next step about the paths by which API servers call.
+fn next_about_paths(state: &State, wishes: &Wishes, called: Duration, now: Timestamp) -> Step {
+    let Some(serving) = state.serving.here() else {
+        return Step::Nothing;
+    };
+    let Some(own) = serving.words.first() else {
+        return Step::Nothing;
+    };
+    if state.settled_word().is_none() {
+        // Calls by a path that no replica is told to answer fail until it is changed.
+        let is_answered = |word: &String| serving.words.contains(word);
+        let mut called = state.called.iter();
+        let all_answered = called.all(|word| word.as_ref().is_some_and(is_answered));
+        let rest = FOLLOWED.saturating_sub(since_made(serving, now));
+        return match Duration::try_from(rest) {
+            Ok(rest) if all_answered && !rest.is_zero() => Step::Wait(rest),
+            _ => Step::WritePaths(own.clone()),
+        };
+    }
+    match notice(wishes).checked_sub(called) {
+        _ if serving.words.len() == 1 => Step::Nothing,
+        Some(rest) if !rest.is_zero() => Step::Wait(rest),
+        _ => Step::ForgetPaths,
+    }
+}
+
+/// The time since the certificate was made.
+fn since_made(serving: &Serving, now: Timestamp) -> SignedDuration {
+    let made = serving.validity.from.saturating_add(BACKDATED);
+    made.map_or(SignedDuration::ZERO, |made| now.duration_since(made))
 }
 
 /// Whether every replica serves what the present authority signed.
 fn has_settled(serving: &Stored<Serving>, authority: &Authority, now: Timestamp) -> bool {
     serving.here().is_some_and(|serving| {
-        let made = serving.validity.from.saturating_add(BACKDATED);
-        let followed = made.is_ok_and(|made| now.duration_since(made) >= FOLLOWED);
-        followed && serving.is_signed_by(&authority.root)
+        since_made(serving, now) >= FOLLOWED && serving.is_signed_by(&authority.root)
     })
 }
 

@@ -3,8 +3,10 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 
-use super::held::{Authority, CERTIFICATE, Data, FORMER, KEY, SIGNED_BY, Serving, Stored};
-use super::plan::{State, Step, next};
+use super::held::{
+    Authority, CERTIFICATE, Data, FORMER, FORMER_PATHS, KEY, SIGNED_BY, Serving, Stored,
+};
+use super::plan::{Since, State, Step, next};
 use super::root::{BACKDATED, Root, roots_in};
 use super::{Wishes, make};
 
@@ -34,6 +36,7 @@ fn days(days: u64) -> Timestamp {
 #[derive(Clone, Default)]
 struct Cluster {
     bundles: Vec<Vec<u8>>,
+    called: Vec<Option<String>>,
     serving: Option<Data>,
     authority: Option<Data>,
 }
@@ -43,31 +46,42 @@ impl Cluster {
     fn new() -> Self {
         Self {
             bundles: vec![Vec::new(), Vec::new()],
+            called: vec![None, None],
             ..Self::default()
         }
+    }
+
+    /// Takes steps until nothing is to be done.
+    fn settle(&mut self, now: Timestamp) {
+        for _ in 0..5 {
+            let step = self.next(LONG, now);
+            self.take(&step, now);
+        }
+        assert_eq!(self.next(LONG, now), Step::Nothing);
     }
 
     /// As it is after the first steps at this time.
     fn settled(now: Timestamp) -> Self {
         let mut cluster = Self::new();
-        for _ in 0..3 {
-            let step = cluster.next(NEVER, now);
-            cluster.take(&step, now);
-        }
-        assert_eq!(cluster.next(NEVER, now), Step::Nothing);
+        cluster.settle(now);
         cluster
     }
 
     fn state(&self) -> State {
         State {
             bundles: self.bundles.clone(),
+            called: self.called.clone(),
             serving: Stored::read(self.serving.as_ref(), Serving::read),
             authority: Stored::read(self.authority.as_ref(), Authority::read),
         }
     }
 
     fn next(&self, trusted_for: Duration, now: Timestamp) -> Step {
-        next(&self.state(), &wishes(), trusted_for, now)
+        let since = Since {
+            trusted: trusted_for,
+            called: trusted_for,
+        };
+        next(&self.state(), &wishes(), since, now)
     }
 
     /// Does what the step says.
@@ -94,7 +108,15 @@ impl Cluster {
             Step::MakeServing { .. } => {
                 let state = self.state();
                 let authority = state.authority.here().unwrap();
-                self.serving = Some(make::serving(wishes, authority, now).unwrap());
+                let words = state.words();
+                self.serving = Some(make::serving(wishes, authority, &words, now).unwrap());
+            }
+            Step::WritePaths(word) => {
+                self.called.fill(Some(word.clone()));
+            }
+            Step::ForgetPaths => {
+                let serving = self.serving.as_mut().unwrap();
+                serving.insert(FORMER_PATHS.to_owned(), ByteString::default());
             }
             Step::Wait(_) | Step::Nothing => {}
         }
@@ -111,6 +133,8 @@ fn kind(step: &Step) -> &'static str {
         Step::Remember { .. } => "remember",
         Step::WriteBundle(_) => "write the bundle",
         Step::MakeServing { .. } => "make a serving certificate",
+        Step::WritePaths(_) => "write the paths",
+        Step::ForgetPaths => "forget paths",
         Step::Wait(_) => "wait",
         Step::Nothing => "nothing",
     }
@@ -177,6 +201,7 @@ fn each_state_has_its_next_step() {
             |c| {
                 c.authority = None;
                 c.bundles = vec![Vec::new()];
+                c.called = vec![None];
             },
         ),
         case(
@@ -272,6 +297,35 @@ fn each_state_has_its_next_step() {
                 c.authority = Cluster::settled(start()).authority;
             },
         ),
+        case("a webhook lost its path", 1, LONG, "write the paths", |c| {
+            c.called[1] = None;
+        }),
+        case(
+            "webhooks call by no word",
+            1,
+            LONG,
+            "write the paths",
+            |c| {
+                c.called = vec![Some(String::new()), Some(String::new())];
+            },
+        ),
+        case("a new serving certificate", 0, LONG, "wait", |c| {
+            c.serving = None;
+            let step = c.next(LONG, start());
+            c.take(&step, start());
+        }),
+        case("replicas have it", 1, NEVER, "write the paths", |c| {
+            c.serving = None;
+            let step = c.next(LONG, start());
+            c.take(&step, start());
+        }),
+        case("API servers call by it", 1, LONG, "forget paths", |c| {
+            for serving in [None, c.serving.clone()] {
+                c.serving = c.serving.take().filter(|_| serving.is_some());
+                let step = c.next(LONG, days(1));
+                c.take(&step, start());
+            }
+        }),
         case(
             "a webhook lost its bundle",
             1,
@@ -294,6 +348,7 @@ fn each_state_has_its_next_step() {
         }),
         case("there are no webhooks", 1, LONG, "nothing", |c| {
             c.bundles.clear();
+            c.called.clear();
         }),
         case(
             "two thirds of the authority",
@@ -331,7 +386,7 @@ fn each_state_has_its_next_step() {
             };
             let state = c.state();
             c.serving =
-                Some(make::serving(&fewer, state.authority.here().unwrap(), start()).unwrap());
+                Some(make::serving(&fewer, state.authority.here().unwrap(), &[], start()).unwrap());
         }),
         case(
             "longer lives than are wished for now",
@@ -344,8 +399,9 @@ fn each_state_has_its_next_step() {
                     ..wishes()
                 };
                 let state = c.state();
-                c.serving =
-                    Some(make::serving(&longer, state.authority.here().unwrap(), start()).unwrap());
+                c.serving = Some(
+                    make::serving(&longer, state.authority.here().unwrap(), &[], start()).unwrap(),
+                );
             },
         ),
         case(
@@ -360,7 +416,7 @@ fn each_state_has_its_next_step() {
                 };
                 *c = Cluster::new();
                 for _ in 0..3 {
-                    let step = next(&c.state(), &longer, NEVER, start());
+                    let step = next(&c.state(), &longer, Since::never(), start());
                     c.take_for(&step, &longer, start());
                 }
             },
@@ -390,6 +446,7 @@ fn the_first_certificates_are_made_at_once() {
         "make an authority",
         "write the bundle",
         "make a serving certificate",
+        "write the paths",
         "nothing",
     ];
     assert_eq!(steps, expected);
@@ -424,10 +481,12 @@ fn a_new_authority_signs_only_when_api_servers_had_time_to_notice_it() {
             .unwrap()
             .is_signed_by(&cluster.root())
     );
+    cluster.settle(days(241));
     // The old one is trusted until it ends, and not longer.
     assert_eq!(cluster.next(NEVER, days(299)), Step::Nothing);
     let step = cluster.next(LONG, days(300));
     cluster.take(&step, days(300));
+    cluster.settle(days(301));
     assert_eq!(cluster.next(NEVER, days(359)), Step::Nothing);
     let step = cluster.next(LONG, days(360));
     assert_eq!(step, Step::WriteBundle(cluster.root().pem()));
@@ -560,7 +619,7 @@ fn a_serving_certificate_never_outlives_its_authority() {
     let cluster = Cluster::settled(start());
     let state = cluster.state();
     let authority = state.authority.here().unwrap();
-    let late = make::serving(&wishes(), authority, days(300)).unwrap();
+    let late = make::serving(&wishes(), authority, &[], days(300)).unwrap();
     let late = Serving::read(&late).unwrap();
     assert_eq!(late.validity.until, authority.root.validity().until);
     assert_eq!(late.lacks(&wishes().names), None);
@@ -576,4 +635,13 @@ fn an_authority_has_to_live_twice_as_long_as_what_it_signs() {
         ..wishes()
     };
     assert!(long.problem().unwrap().contains("at most half as long"));
+}
+
+impl Since {
+    fn never() -> Self {
+        Self {
+            trusted: NEVER,
+            called: NEVER,
+        }
+    }
 }

@@ -77,10 +77,23 @@ async fn resolve(
     resolving.await.map_err(io::Error::other)?
 }
 
-/// Whether an address means a different host to each host, or none at all. A member cannot be
-/// reached by the other members at such an address.
+/// The addresses at which clouds tell a host its secrets that are no link-local ones: Azure,
+/// Alibaba Cloud, Oracle Cloud, and AWS by IPv6.
+const OF_CLOUDS: [IpAddr; 4] = [
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+];
+
+/// Whether an address means a different host to each host, none at all, or a cloud's metadata. A
+/// member cannot be reached by the other members at such an address.
 fn is_off_limits(address: IpAddr) -> bool {
-    match address.to_canonical() {
+    let address = address.to_canonical();
+    if OF_CLOUDS.contains(&address) {
+        return true;
+    }
+    match address {
         IpAddr::V4(v4) => {
             let is_this_network = matches!(v4.octets(), [0, ..]);
             is_this_network

@@ -47,10 +47,17 @@ impl Prober {
     }
 }
 
+/// How far the start of a process may lie after the date of its answer: `Date` has whole seconds,
+/// and so has the time of boot by which Linux tells starts.
+const ROUNDING: SignedDuration = SignedDuration::from_secs(2);
+
 /// The time from `start`, in seconds since 1970, until `now`.
 fn age(now: Timestamp, start: f64) -> Option<Duration> {
     let start = Timestamp::from_duration(SignedDuration::try_from_secs_f64(start).ok()?).ok()?;
-    Duration::try_from(now.duration_since(start)).ok()
+    let age = now.duration_since(start);
+    Duration::try_from(age)
+        .ok()
+        .or_else(|| (age > -ROUNDING).then_some(Duration::ZERO))
 }
 
 impl MemberMetrics {
@@ -99,7 +106,9 @@ mod tests {
         let start = |seconds: f64| age(now, 1.795_831_2e9 + seconds);
         assert_eq!(start(0.0), Some(Duration::from_secs(10)));
         assert_eq!(start(9.5), Some(Duration::from_millis(500)));
-        assert_eq!(start(11.0), None, "it has not started yet");
+        let just_started = "a date has whole seconds";
+        assert_eq!(start(10.7), Some(Duration::ZERO), "{just_started}");
+        assert_eq!(start(12.0), None, "it has not started yet");
         assert_eq!(age(now, f64::NAN), None);
     }
 

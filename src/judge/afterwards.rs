@@ -50,12 +50,12 @@ pub(super) async fn distrust(ledger: Ledger, cluster: ClusterRef) {
         }
     };
     if let Err(error) = Box::pin(until_written(attempt)).await {
-        tracing::error!(%cluster, error = %error, "could not record that the ledger is not trusted");
+        tracing::error!(%cluster, error = %error, "cannot record that the ledger is not trusted");
     }
 }
 
 /// Tries until the write succeeds, the budget is gone, or nobody can write it (a budget that
-/// replaces it starts without trust). The attempts do not queue at the turnstile: a judgement that
+/// replaces it starts without trust). The attempts do not queue for the lock: a judgement that
 /// loses its race to one of them starts again with a ledger that is not trusted, as it should.
 async fn until_written<F, W>(attempt: F) -> Result<(), LedgerError>
 where

@@ -7,7 +7,7 @@ use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{
-    ClaimIdentity, Intents, Look, ObserveError, Sooner, World, first_ordinal, replicas,
+    ClaimIdentity, ClusterView, Intents, Look, ObserveError, Sooner, first_ordinal, replicas,
 };
 use crate::quorum::stateful_set::{Intent, TeardownPolicy};
 use crate::quorum::{
@@ -168,36 +168,37 @@ impl ClaimCase<'_> {
     /// Looks at the cluster, and decides on all facts.
     async fn judge(&self, page: Page) -> Result<(Facts, Verdict), (Page, ObserveError)> {
         let (evaluation, deletion) = (self.evaluation, self.deletion());
-        let around = |world: &World| world.circumstances_of_claim(&page, &self.member);
-        let early = |world: &World| decide_claim_early(&around(world), &deletion);
+        let around = |view: &ClusterView| view.circumstances_of_claim(&page, &self.member);
+        let early = |view: &ClusterView| decide_claim_early(&around(view), &deletion);
         let asked = (&self.member, Kind::Replace, Grace::Graceful);
         let observer = &evaluation.deps.observer;
         let looked = observer.look_unless(&page, asked, evaluation.latest(), early);
-        let (world, snapshot, verdict) = match Box::pin(looked).await {
+        let (view, snapshot, verdict) = match Box::pin(looked).await {
             Err(error) => return Err((page, error)),
-            Ok(Sooner::Early(world, verdict)) => (world, None, verdict),
+            Ok(Sooner::Early(view, verdict)) => (view, None, verdict),
             Ok(Sooner::Full(look)) => {
                 let Look {
-                    world,
-                    mut snapshot,
-                    ..
+                    view, mut snapshot, ..
                 } = *look;
-                snapshot.circumstances = around(&world);
+                snapshot.circumstances = around(&view);
                 // While the StatefulSet is there, only its policy has claims end with their pods.
-                let set = world.stateful_set();
+                let set = view.stateful_set();
+                let is_given_up = set.is_none_or(|set| self.is_given_up(&page, set));
+                // Another owner is somebody's word, and the pod comes back.
+                let by_a_word = (deletion.collected && !is_given_up).then(|| self.member.clone());
+                let waiting = view.waiting_pod(&page, &self.members);
                 let deletion = ClaimDeletion {
-                    collected: deletion.collected
-                        && set.is_none_or(|set| self.is_given_up(&page, set)),
-                    waiting_pod: world.waiting_pod(&page, &self.members),
+                    collected: deletion.collected && is_given_up,
+                    waiting_pod: waiting.or(by_a_word),
                     ..deletion
                 };
                 let verdict = decide_claim(&snapshot, &page.grants, &deletion);
-                (Box::new(world), Some(snapshot), verdict)
+                (Box::new(view), Some(snapshot), verdict)
             }
         };
         let facts = Facts {
             page,
-            world: Some(world),
+            view: Some(view),
             snapshot,
         };
         evaluation.tell(&facts, &self.member, &verdict);

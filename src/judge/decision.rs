@@ -93,6 +93,11 @@ impl Allowed {
         &self.0
     }
 
+    /// The ground of the yes, which is used up with it.
+    pub fn into_ground(self) -> Ground {
+        self.0
+    }
+
     /// The ledger's proof, without which the gate does nothing by itself. `None` if the yes has
     /// another ground.
     pub fn recorded(&self) -> Option<&Recorded> {

@@ -15,7 +15,7 @@ use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{Look, ObserveError, World};
+use crate::observe::{ClusterView, Look, ObserveError};
 use crate::quorum::{
     Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
     Snapshot, Verdict,
@@ -56,7 +56,7 @@ pub(super) type LedgerRead = Result<Option<Page>, LedgerError>;
 pub(super) struct Facts {
     pub(super) page: Page,
     /// `None` if the pod, its namespace and its StatefulSet alone were read.
-    pub(super) world: Option<Box<World>>,
+    pub(super) view: Option<Box<ClusterView>>,
     /// `None` if no member had to be asked.
     pub(super) snapshot: Option<Snapshot>,
 }
@@ -66,7 +66,7 @@ impl Facts {
     pub(super) fn of_look(page: Page, look: Look) -> Self {
         Self {
             page,
-            world: Some(Box::new(look.world)),
+            view: Some(Box::new(look.view)),
             snapshot: Some(look.snapshot),
         }
     }
@@ -75,7 +75,7 @@ impl Facts {
     pub(super) fn of_ledger(page: Page) -> Self {
         Self {
             page,
-            world: None,
+            view: None,
             snapshot: None,
         }
     }
@@ -209,7 +209,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Ground, Stop> {
         self.only_warns_by(&ledger);
         self.doing("other questions about the same cluster were answered");
-        let turn = self.deps.ledger().turnstile().enter(cluster);
+        let turn = self.deps.ledger().locks().enter(cluster);
         let turn = turn.instrument(step!("turn at the ledger")).await;
         // After a wait the first read is out of date.
         let mut first = (!turn.has_waited()).then_some(ledger);
@@ -324,7 +324,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Recorded, LedgerError> {
         let Facts {
             page,
-            world,
+            view,
             snapshot,
         } = facts;
         let at = self.deps.clock.now().to_string();
@@ -336,8 +336,8 @@ impl<'a> Evaluation<'a> {
             tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
             ..begins
         };
-        let update = match world {
-            Some(world) => world.complete(update, snapshot),
+        let update = match view {
+            Some(view) => view.complete(update, snapshot),
             None => update,
         };
         let recorded = self.deps.ledger().record(page, &grants, update).await;
@@ -350,7 +350,7 @@ impl<'a> Evaluation<'a> {
         let (page, snapshot) = (&facts.page, facts.snapshot.as_ref());
         let headroom = |s: &Snapshot| s.tolerance(&page.grants).headroom();
         self.headroom(snapshot.map(headroom));
-        let Some(world) = &facts.world else {
+        let Some(view) = &facts.view else {
             return;
         };
         match verdict {
@@ -358,13 +358,13 @@ impl<'a> Evaluation<'a> {
                 self.warn("it goes by an override: what its cluster can spare was not asked");
             }
             Verdict::Wait(_) | Verdict::Deny(_) => {
-                for ignored in world.ignored_overrides(page, pod) {
+                for ignored in view.ignored_overrides(page, pod) {
                     self.warn(ignored);
                 }
             }
             Verdict::Allow(_) => {}
         }
-        if snapshot.is_some() && world.policy().evidence == EvidenceMode::Readiness {
+        if snapshot.is_some() && view.policy().evidence == EvidenceMode::Readiness {
             self.warn(
                 "judged by the readiness of pods, which lags behind etcd (evidence: Readiness)",
             );

@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use super::deps::JudgeDeps;
 use crate::causes::causes;
 use crate::etcd::AdminError;
-use crate::observe::World;
+use crate::observe::ClusterView;
 use crate::quorum::evidence::Target;
 use crate::quorum::{MemberId, PodUid};
 use crate::telemetry::traces::step;
@@ -28,13 +28,13 @@ pub(super) enum Transfer {
 /// Moves leadership from the pod `from` to the member `to`.
 pub(super) async fn transfer(
     deps: &JudgeDeps,
-    world: &World,
+    view: &ClusterView,
     from: &PodUid,
     to: MemberId,
     latest: Instant,
 ) -> Transfer {
     let leader = Target::Pod(from.clone());
-    let Some(endpoint) = world
+    let Some(endpoint) = view
         .endpoints()
         .iter()
         .find(|endpoint| endpoint.target == leader)

@@ -6,13 +6,12 @@
 mod afterwards;
 mod claims;
 mod decision;
-mod defragmentation;
 mod deps;
 mod evaluation;
 mod leadership;
+mod maintenance;
 mod pods;
 mod question;
-mod replacement;
 mod stateful_sets;
 #[cfg(test)]
 mod tests;
@@ -27,18 +26,17 @@ use tokio::time::Instant;
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
 pub use question::{
-    Asker, ClaimChange, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question,
-    ReplacementQuestion, SeenVersions, SetQuestion,
+    Asker, ClaimChange, ClaimQuestion, DryRun, Judging, Maintenance, MaintenanceQuestion, Question,
+    SeenVersions, SetQuestion,
 };
 
 use crate::etcd::Admin;
 use crate::ledger::Page;
 use crate::observe::ObserveError;
 use crate::quorum::{Snapshot, rests};
-use defragmentation::DefragmentationCase;
 use evaluation::Evaluation;
+use maintenance::MaintenanceCase;
 use pods::PodCase;
-use replacement::ReplacementCase;
 pub use stateful_sets::Looking;
 use stateful_sets::SetCase;
 
@@ -67,22 +65,11 @@ impl Judge {
         rests(snapshot, self.deps.open_move(page, snapshot).as_ref())
     }
 
-    /// Answers a question about a defragmentation.
-    pub async fn judge_defragmentation(&self, question: DefragmentationQuestion) -> Answer {
+    /// Answers a question about maintenance.
+    pub async fn judge_maintenance(&self, question: MaintenanceQuestion) -> Answer {
         let (asker, deadline) = (&question.asker, question.deadline);
         let evaluation = Evaluation::new(&self.deps, asker, DryRun::No, deadline);
-        let case = DefragmentationCase {
-            evaluation: &evaluation,
-            question: &question,
-        };
-        evaluation.answer(case.evaluate()).await
-    }
-
-    /// Answers a question about a replacement.
-    pub async fn judge_replacement(&self, question: ReplacementQuestion) -> Answer {
-        let (asker, deadline) = (&question.asker, question.deadline);
-        let evaluation = Evaluation::new(&self.deps, asker, DryRun::No, deadline);
-        let case = ReplacementCase {
+        let case = MaintenanceCase {
             evaluation: &evaluation,
             question: &question,
         };

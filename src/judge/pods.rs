@@ -10,7 +10,8 @@ use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{
-    Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World, data_in_pods, leaves_by,
+    ClusterView, Identity, Ledgerless, Look, ObserveError, PodData, PodLook, data_in_pods,
+    leaves_by,
 };
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -32,7 +33,7 @@ pub(super) struct PodCase<'a> {
 
 /// The Kubernetes half, the snapshot unless the circumstances decided early, the disruption, and
 /// the verdict. `None` if the pod does not exist.
-type Judged = Option<(Box<World>, Option<Snapshot>, Disruption, Verdict)>;
+type Judged = Option<(Box<ClusterView>, Option<Snapshot>, Disruption, Verdict)>;
 
 /// The facts that a decision about a pod was made on.
 pub(super) struct Found {
@@ -160,13 +161,13 @@ impl<'a> PodCase<'a> {
     /// Looks at the cluster, and decides on all facts.
     async fn judge(&self, page: &Page) -> Result<Judged, ObserveError> {
         let (question, kind) = (self.question, self.kind(page));
-        let disruption = |world: &World, uid: &PodUid| {
-            let grace = world.grace(&question.pod, kind, question.grace);
+        let disruption = |view: &ClusterView, uid: &PodUid| {
+            let grace = view.grace(&question.pod, kind, question.grace);
             question.disruption(kind, uid, grace)
         };
-        let early = |world: &World, pod: &Pod| {
-            let disruption = disruption(world, &pod.uid);
-            let circumstances = world.circumstances(page, Some(&question.pod));
+        let early = |view: &ClusterView, pod: &Pod| {
+            let disruption = disruption(view, &pod.uid);
+            let circumstances = view.circumstances(page, Some(&question.pod));
             let verdict = decide_early(&circumstances, Some(pod), &disruption)?;
             Some((disruption, verdict))
         };
@@ -175,27 +176,23 @@ impl<'a> PodCase<'a> {
         let look = self.deps.observer.look_for(page, asked, latest, early);
         Ok(match Box::pin(look).await? {
             PodLook::NoPod => None,
-            PodLook::Early(world, (disruption, verdict)) => {
-                Some((world, None, disruption, verdict))
-            }
+            PodLook::Early(view, (disruption, verdict)) => Some((view, None, disruption, verdict)),
             PodLook::Full(look, uid) => {
-                let Look {
-                    world, snapshot, ..
-                } = *look;
-                let disruption = disruption(&world, &uid);
-                let verdict = with_data(&world, page, &snapshot, &disruption);
-                Some((Box::new(world), Some(snapshot), disruption, verdict))
+                let Look { view, snapshot, .. } = *look;
+                let disruption = disruption(&view, &uid);
+                let verdict = with_data(&view, page, &snapshot, &disruption);
+                Some((Box::new(view), Some(snapshot), disruption, verdict))
             }
         })
     }
 
     /// The facts of a decision, unless the asker chose by other ones.
     fn found(&self, page: Page, judged: Judged) -> Result<(Found, Verdict), Stop> {
-        let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
+        let (view, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
         let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != SeenVersions::of(&page, &world));
-        let leaves = world.pod(&self.question.pod).and_then(leaves_by);
+            .is_some_and(|seen| seen != SeenVersions::of(&page, &view));
+        let leaves = view.pod(&self.question.pod).and_then(leaves_by);
         if let Some(container) = leaves {
             self.evaluation.warn(format!(
                 "a preStop hook of its container {container} removes its member from etcd"
@@ -203,7 +200,7 @@ impl<'a> PodCase<'a> {
         }
         let facts = Facts {
             page,
-            world: Some(world),
+            view: Some(view),
             snapshot,
         };
         self.evaluation.tell(&facts, &self.question.pod, &verdict);
@@ -233,9 +230,9 @@ impl<'a> PodCase<'a> {
         };
         let pod = &self.question.pod;
         let data = facts
-            .world
+            .view
             .as_ref()
-            .map(|world| world.data_of(&facts.page, pod));
+            .map(|view| view.data_of(&facts.page, pod));
         let data_goes = data == Some(PodData::Goes) && takes_data(basis);
         let replaced = data_goes.then_some(Permitted::Replace);
         if data_goes {
@@ -261,8 +258,8 @@ impl<'a> PodCase<'a> {
     /// gathered again.
     async fn moves_leadership(&self, found: &Found) -> bool {
         let evaluation = self.evaluation;
-        let (to, world) = match (found.succession, &found.facts.world) {
-            (Succession::Move(begun), Some(world)) => (begun.to, world),
+        let (to, view) = match (found.succession, &found.facts.view) {
+            (Succession::Move(begun), Some(view)) => (begun.to, view),
             (Succession::GoesAsLeader, _) => {
                 evaluation.warn(
                     "it leads the cluster, and leadership moved a moment ago: it goes as leader",
@@ -273,7 +270,7 @@ impl<'a> PodCase<'a> {
         };
         evaluation.doing("leadership was being moved");
         let from = &found.disruption.target.uid;
-        match leadership::transfer(self.deps, world, from, to, evaluation.latest()).await {
+        match leadership::transfer(self.deps, view, from, to, evaluation.latest()).await {
             Transfer::LookAgain(trouble) => {
                 if let Some(trouble) = trouble {
                     evaluation.warn(format!("leadership may not have moved: {trouble}"));
@@ -357,17 +354,22 @@ impl Case for PodCase<'_> {
 /// The verdict on all facts, the claims of the pod included. A permission to replace the member
 /// counts like a claim that is terminating, because the delete of its claim may be on its way. A
 /// claim that could not be read is a reason to wait only where it makes a difference.
-fn with_data(world: &World, page: &Page, snapshot: &Snapshot, disruption: &Disruption) -> Verdict {
+fn with_data(
+    view: &ClusterView,
+    page: &Page,
+    snapshot: &Snapshot,
+    disruption: &Disruption,
+) -> Verdict {
     let pod = &disruption.target.name;
     let grants = &page.grants;
     let plain = || decide(snapshot, grants, disruption);
     let by_data = || decide_with_terminating_claim(snapshot, grants, disruption);
     let stays_in_its_pod = matches!(disruption.kind, Kind::Restart(_));
-    match world.data_of(page, pod) {
+    match view.data_of(page, pod) {
         _ if grants.permit_replacement(pod) => by_data(),
         PodData::InPod if stays_in_its_pod => plain(),
         PodData::InPod => {
-            let policy = data_in_pods(page.budget(), world.stateful_set());
+            let policy = data_in_pods(page.budget(), view.stateful_set());
             decide_with_data_in_pod(snapshot, grants, disruption, policy)
         }
         PodData::Goes => by_data(),

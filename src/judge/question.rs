@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::decision::Answer;
 use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::ledger::Page;
-use crate::observe::{Intents, World};
+use crate::observe::{ClusterView, Intents};
 use crate::quorum::stateful_set::Change;
 use crate::quorum::{Actor, ClusterRef, Disruption, Grace, Kind, PodName, PodUid, TargetPod};
 
@@ -110,43 +110,44 @@ pub struct ClaimQuestion {
     pub deadline: Instant,
 }
 
-/// A question about the defragmentation of a member, for which only the gate asks.
+/// A question about maintenance, for which only the gate asks.
 #[derive(Debug, Clone)]
-pub struct DefragmentationQuestion {
+pub struct MaintenanceQuestion {
     /// The cluster.
     pub cluster: ClusterRef,
-    /// The pod of the member.
-    pub pod: TargetPod,
+    /// The member, and what is done to it.
+    pub what: Maintenance,
     /// The asker.
     pub asker: Asker,
-    /// The process that makes the call.
-    pub holder: String,
-    /// The longest time that the defragmentation may take.
-    pub timeout: Duration,
-    /// The record of the run, if the call follows at once. `None` if leadership may have to move
-    /// first; the question is asked again then.
-    pub begins: Option<DefragmentationStatus>,
     /// The time by which the answer has to be there.
     pub deadline: Instant,
     /// The facts by which the asker chose this member.
     pub seen: SeenVersions,
 }
 
-/// A question about the replacement of a member, for which only the gate asks.
+/// The treatment of a member by the gate, besides the delete of its pod.
 #[derive(Debug, Clone)]
-pub struct ReplacementQuestion {
-    /// The cluster.
-    pub cluster: ClusterRef,
-    /// The pod of the member, which need not exist.
-    pub member: PodName,
-    /// The asker.
-    pub asker: Asker,
-    /// The record of the replacement, if it begins. `None` if the member is removed from etcd next.
-    pub begins: Option<ReplacementStatus>,
-    /// The time by which the answer has to be there.
-    pub deadline: Instant,
-    /// The facts by which the asker chose this member.
-    pub seen: SeenVersions,
+pub enum Maintenance {
+    /// The member is defragmented.
+    Defragment {
+        /// The pod of the member.
+        pod: TargetPod,
+        /// The process that makes the call.
+        holder: String,
+        /// The longest time that the defragmentation may take.
+        timeout: Duration,
+        /// The record of the run, if the call follows at once. `None` if leadership may have to
+        /// move first; the question is asked again then.
+        begins: Option<DefragmentationStatus>,
+    },
+    /// The member is replaced by one with another id.
+    Replace {
+        /// The pod of the member, which need not exist.
+        member: PodName,
+        /// The record of the replacement, if it begins. `None` if the member is removed from etcd
+        /// next.
+        begins: Option<ReplacementStatus>,
+    },
 }
 
 /// The facts by which a rollout or a defragmentation chose a step. Both follow rules that the judge
@@ -164,8 +165,8 @@ pub struct SeenVersions {
 
 impl SeenVersions {
     /// The facts as they are in this reading.
-    pub fn of(page: &Page, world: &World) -> Self {
-        let set = world.stateful_set();
+    pub fn of(page: &Page, view: &ClusterView) -> Self {
+        let set = view.stateful_set();
         Self {
             last_seq: page.grants.last_seq(),
             budget: page.budget().metadata.generation,

@@ -7,12 +7,14 @@ use tokio::time::Instant;
 use super::decision::Ground;
 use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
 use super::question::SetQuestion;
-use crate::api::{OrdinalRange, RecordedDelete, RecordedEtcd, RecordedScaleIn};
+use crate::api::{
+    OrdinalRange, OverrideState, RecordedDelete, RecordedEtcd, RecordedScaleIn, standing,
+};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
-    Intents, ObserveError, OverrideState, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
-    keeps_data_in_pods, standing,
+    Intents, ObserveError, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
+    keeps_data_in_pods,
 };
 use crate::quorum::DataTaken;
 use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, Serving, TeardownPolicy, decide};

@@ -481,7 +481,7 @@ fn is_untrusted(ledger: &Ledger, page: &crate::ledger::Page) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_passed_without_a_grant_ends_the_trust_before_anybody_has_written_so() {
     let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
-    let trusted = json!({"status": {"ledger": {"warm": true, "budgetUID": "budget-1"}}});
+    let trusted = json!({"status": {"ledger": {"trusted": true, "budgetUID": "budget-1"}}});
     let cluster = ClusterRef::new("db", "etcd");
     for warns in [false, true] {
         let court = Court::new().await;

@@ -19,6 +19,8 @@ pub struct Due {
     pub member: PodName,
     /// The sequence number of the cause.
     pub seq: u64,
+    /// Whether the permitted disruption never happened.
+    pub unused: bool,
 }
 
 /// The causes on this page that have ended. A member without a look keeps its grant.
@@ -32,18 +34,33 @@ pub fn due(
         .grants
         .iter()
         .flat_map(|(member, grant)| grant.causes.iter().map(move |cause| (member, cause)));
-    causes
-        .filter(|(member, cause)| {
-            let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
-            seen_of(cause, looks.get(member)).is_some_and(|seen| {
-                settlement(cause, seen, watched, settle_time) != Settlement::Keep
-            })
-        })
-        .map(|(member, cause)| Due {
-            member: member.clone(),
-            seq: cause.seq,
-        })
-        .collect()
+    let due = causes.filter_map(|(member, cause)| {
+        let state = seen_of(cause, looks.get(member))?;
+        due_by(page, member, cause, state, seen, settle_time)
+    });
+    due.collect()
+}
+
+/// The cause, if it has ended by `state`.
+fn due_by(
+    page: &Page,
+    member: &PodName,
+    cause: &Cause,
+    state: CauseState,
+    seen: &Seen,
+    settle_time: Duration,
+) -> Option<Due> {
+    let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
+    let unused = match settlement(cause, state, watched, settle_time) {
+        Settlement::Keep => return None,
+        Settlement::Done => false,
+        Settlement::NeverHappened => true,
+    };
+    Some(Due {
+        member: member.clone(),
+        seq: cause.seq,
+        unused,
+    })
 }
 
 /// The cause of `member` on this page that has ended by `state`.
@@ -55,14 +72,7 @@ pub(super) fn ended(
     settle_time: Duration,
 ) -> Option<Due> {
     let mut causes = page.grants.of(member)?.causes.iter();
-    let cause = causes.find(|cause| {
-        let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
-        settlement(cause, state, watched, settle_time) != Settlement::Keep
-    })?;
-    Some(Due {
-        member: member.clone(),
-        seq: cause.seq,
-    })
+    causes.find_map(|cause| due_by(page, member, cause, state, seen, settle_time))
 }
 
 /// The observation of a replica that looks at pods alone; `None` if the pod was not read. A pod

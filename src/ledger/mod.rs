@@ -12,6 +12,7 @@
 
 mod due;
 mod error;
+mod locks;
 mod log_end;
 mod page;
 mod recorded;
@@ -19,17 +20,16 @@ mod seen;
 mod sets_gone;
 mod status_update;
 mod store;
-mod turnstile;
 mod wire;
 
 pub use due::{Due, due};
 pub use error::LedgerError;
+pub use locks::{LedgerGuard, LedgerLocks};
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
 pub use seen::Seen;
 pub use status_update::{OwnerSeen, SetSeen, StatusUpdate, write_tolerance};
-pub use store::Ledger;
-pub use turnstile::{Pass, Turnstile};
+pub use store::{Ledger, Settled};
 pub use wire::trust_record;
 
 #[cfg(test)]

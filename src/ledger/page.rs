@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{LedgerError, wire};
+use super::{LedgerError, StatusUpdate, wire};
 use crate::api::{
     BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
-    RecordedEtcd,
+    RecordedEtcd, ReplacementStatus,
 };
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, LeaderMove, MemberId, PodName, PodUid, Policy,
@@ -173,6 +173,16 @@ impl Page {
         records.map(|(pod, record)| (pod, record.volume)).collect()
     }
 
+    /// The record of the replacement that is under way: one without an end, whose permission is
+    /// open. A permission that somebody else ended leaves a record that counts no more.
+    pub fn open_replacement(&self) -> Option<&ReplacementStatus> {
+        let mut all = self.status()?.replacements.iter();
+        all.find(|one| {
+            let permitted = || self.grants.permit_replacement(&PodName::new(&one.member));
+            one.finished.is_none() && permitted()
+        })
+    }
+
     /// Whether the cluster is known to have worked at some time.
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some() || self.status().is_some_and(|status| status.formed)
@@ -204,6 +214,13 @@ impl Page {
                 Some((id, PodName::new(member.pod.clone()?)))
             })
             .collect()
+    }
+
+    /// The status with the findings of a look.
+    pub fn status_after(&self, update: StatusUpdate) -> QuorumDisruptionBudgetStatus {
+        let (_, mut status) = self.draft();
+        update.apply(self, &mut status);
+        status
     }
 
     /// Copies of the budget and of its status, to be changed and written at this page's

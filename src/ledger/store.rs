@@ -10,12 +10,14 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
-use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
+use super::{Due, LedgerError, LedgerLocks, Page, Recorded, Seen, StatusUpdate, due, wire};
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
     RecordedScaleIn, ReplacementStatus,
 };
 use crate::clock::Clock;
+use crate::lists;
+use crate::named;
 use crate::quorum::{
     CauseState, ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid,
     Replacement, Trust, TrustEvent, VolumeRecords,
@@ -30,7 +32,16 @@ const DELETES_KEPT: usize = 8;
 pub struct Ledger {
     client: Client,
     seen: Arc<Seen>,
-    turnstile: Turnstile,
+    locks: LedgerLocks,
+}
+
+/// A ledger whose ended permissions have been removed.
+#[derive(Debug)]
+pub struct Settled {
+    /// The page afterwards.
+    pub page: Page,
+    /// The number of permissions of which nobody made use.
+    pub unused: usize,
 }
 
 impl Ledger {
@@ -40,7 +51,7 @@ impl Ledger {
         Self {
             client,
             seen: Arc::new(Seen::new(clock)),
-            turnstile: Turnstile::default(),
+            locks: LedgerLocks::default(),
         }
     }
 
@@ -50,13 +61,13 @@ impl Ledger {
     }
 
     /// The queue in front of each ledger.
-    pub fn turnstile(&self) -> &Turnstile {
-        &self.turnstile
+    pub fn locks(&self) -> &LedgerLocks {
+        &self.locks
     }
 
     /// Reads a cluster's budget, uncached. `None` if there is none.
     pub async fn read(&self, cluster: &ClusterRef) -> Result<Option<Page>, LedgerError> {
-        match self.budgets(cluster).get(&cluster.name).await {
+        match named::get(&self.budgets(cluster), named::OF_OBJECT, &cluster.name).await {
             Ok(budget) => self.page(budget).map(Some),
             Err(error) if is_missing_object(&error) => {
                 self.seen.forget(cluster);
@@ -72,8 +83,8 @@ impl Ledger {
     /// [`LedgerError::NoDefinition`] if it does not; others if it could not be asked.
     pub async fn defined(&self) -> Result<(), LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
-        let first = budgets.list_metadata(&ListParams::default().limit(1)).await;
-        first.map(drop).map_err(LedgerError::listing)
+        let any = lists::any(&budgets).await;
+        any.map(drop).map_err(LedgerError::listing)
     }
 
     /// The other clusters whose budgets report this etcd cluster id, uncached (rule 8).
@@ -85,24 +96,29 @@ impl Ledger {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
         let same_id = ListParams::default().fields(&format!("status.clusterID={id}"));
         // Only names are asked for, so a budget that cannot be read is named like the others.
-        let found = budgets.list_metadata(&same_id).await;
-        let found = found.map_err(LedgerError::listing)?;
-        let others = found.items.into_iter().map(|budget| {
+        let mut others = Vec::new();
+        let found = lists::each_metadata(&budgets, &same_id, |budget| {
             let at = budget.metadata;
-            ClusterRef::new(
+            others.push(ClusterRef::new(
                 at.namespace.unwrap_or_default(),
                 at.name.unwrap_or_default(),
-            )
+            ));
         });
-        Ok(others.filter(|other| other != cluster).collect())
+        found.await.map_err(LedgerError::listing)?;
+        others.retain(|other| other != cluster);
+        Ok(others)
     }
 
     /// The names of the budgets in a namespace, uncached.
     pub async fn names(&self, namespace: &str) -> Result<Vec<String>, LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        let found = budgets.list_metadata(&ListParams::default()).await;
-        let found = found.map_err(LedgerError::listing)?.items.into_iter();
-        Ok(found.filter_map(|budget| budget.metadata.name).collect())
+        let mut names = Vec::new();
+        let every = ListParams::default();
+        let found = lists::each_metadata(&budgets, &every, |budget| {
+            names.extend(budget.metadata.name);
+        });
+        found.await.map_err(LedgerError::listing)?;
+        Ok(names)
     }
 
     /// Creates a cluster's budget with every default. Reads the budget if somebody else created it
@@ -157,7 +173,7 @@ impl Ledger {
         note: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
     ) -> Result<Option<Page>, LedgerError> {
         let mut grants = page.grants.clone();
-        for Due { member, seq } in ended {
+        for Due { member, seq, .. } in ended {
             grants = grants.settle(member, *seq).unwrap_or(grants);
         }
         if grants == page.grants {
@@ -175,10 +191,24 @@ impl Ledger {
         &self,
         page: &Page,
         settle_time: Duration,
-    ) -> Result<Option<Page>, LedgerError> {
+    ) -> Result<Option<Settled>, LedgerError> {
         let looks = self.look_at_granted(page).await?;
         let ended = due(page, &looks, &self.seen, settle_time);
-        self.settle(page, &ended).await
+        let settled = self.settle(page, &ended).await?;
+        let unused = ended.iter().filter(|due| due.unused).count();
+        Ok(settled.map(|page| Settled { page, unused }))
+    }
+
+    /// Whether the permission to defragment `member` has ended by this look at the member.
+    pub fn is_defragmentation_over(
+        &self,
+        page: &Page,
+        member: &PodName,
+        look: Defragmentation,
+        settle_time: Duration,
+    ) -> bool {
+        let state = CauseState::Defragmentation(look);
+        due::ended(page, member, state, &self.seen, settle_time).is_some()
     }
 
     /// Removes the permission to defragment `member` if it has ended by this look at the member,
@@ -229,28 +259,13 @@ impl Ledger {
         }
     }
 
-    /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
-    /// leadership and the records of runs, replacements, volumes and a new cluster stay as they
-    /// are, whatever the closure does to them. `None` if nothing changes.
+    /// Changes what the budget shows, and nothing on record. `None` if nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,
-        mutate: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
+        show: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
     ) -> Result<Option<Page>, LedgerError> {
-        let (_, before) = page.draft();
-        let mut status = before.clone();
-        mutate(&mut status);
-        status.grants.clone_from(&before.grants);
-        status.ledger.clone_from(&before.ledger);
-        status.recorded_deletes.clone_from(&before.recorded_deletes);
-        status.leader_move.clone_from(&before.leader_move);
-        status.defragmentations.clone_from(&before.defragmentations);
-        status.volumes.clone_from(&before.volumes);
-        status.replacements.clone_from(&before.replacements);
-        status.begins_anew.clone_from(&before.begins_anew);
-        status.log_end.clone_from(&before.log_end);
-        status.data_loss.clone_from(&before.data_loss);
-        self.put_changed(page, status).await
+        self.report(page, StatusUpdate::default(), show).await
     }
 
     /// Records what was seen of the cluster, and whether the ledger is trusted. `None` if nothing
@@ -260,8 +275,21 @@ impl Ledger {
         page: &Page,
         update: StatusUpdate,
     ) -> Result<Option<Page>, LedgerError> {
-        let (_, mut status) = page.draft();
-        update.apply(page, &mut status);
+        self.report(page, update, |_| ()).await
+    }
+
+    /// Records what was seen, and shows it, in one write. The record is as `update` leaves it,
+    /// whatever `show` does to it. `None` if nothing changes.
+    pub async fn report(
+        &self,
+        page: &Page,
+        update: StatusUpdate,
+        show: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
+    ) -> Result<Option<Page>, LedgerError> {
+        let recorded = page.status_after(update);
+        let mut shown = recorded.clone();
+        show(&mut shown);
+        let status = recorded.reporting(shown);
         self.put_changed(page, status).await
     }
 
@@ -361,7 +389,7 @@ impl Ledger {
         let looks = page.grants.iter().map(|(member, _)| {
             let pods = pods.clone();
             async move {
-                let pod = pods.get_opt(member.as_str()).await;
+                let pod = named::get_opt(&pods, "status.grants", member.as_str()).await;
                 let look = match pod.map_err(LedgerError::Read)? {
                     None => PodRead::Gone,
                     Some(pod) => PodRead::Here {
@@ -402,16 +430,8 @@ impl Ledger {
             .replace_status(&page.cluster.name, &PostParams::default(), &budget)
             .await
             .map_err(|error| LedgerError::writing(&page.cluster, error))?;
-        let kept = stored.status.as_ref().is_some_and(|kept| {
-            kept.grants == written.grants
-                && kept.ledger == written.ledger
-                && kept.recorded_deletes == written.recorded_deletes
-                && kept.leader_move == written.leader_move
-                && kept.defragmentations == written.defragmentations
-                && kept.volumes == written.volumes
-                && kept.replacements == written.replacements
-        });
-        if !kept {
+        let kept = stored.status.clone().unwrap_or_default();
+        if kept.reporting(written.clone()) != written {
             return Err(LedgerError::NotKept);
         }
         self.page(stored)

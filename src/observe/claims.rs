@@ -14,17 +14,19 @@ use kube::api::ListParams;
 
 use super::member_volume::{DataOn, data_on};
 use super::patience::soon;
-use super::{Identity, ObserveError, Observer, World, belonging, labels_enrol};
+use super::{ClusterView, Identity, ObserveError, Observer, belonging, labels_enrol};
 use crate::api::RecordedEtcd;
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
+use crate::lists;
+use crate::named;
 use crate::quorum::{ClaimState, ClusterRef, PodName};
+
+/// Where a pod has the name of a claim.
+pub(super) const CLAIM_NAME: &str = "persistentVolumeClaim.claimName of the pod";
 
 /// The claims that were read, by name. An error says for people why one could not be.
 pub(super) type ClaimReads = BTreeMap<String, Result<ClaimState, String>>;
-
-/// The pods in a page of a list.
-const PAGE: u32 = 500;
 
 /// The members whose claim a claim is.
 #[derive(Debug)]
@@ -75,7 +77,7 @@ pub enum PodData {
     Unknown(String),
 }
 
-impl World {
+impl ClusterView {
     /// Whether the data of the pod in question outlives it. The claims of other pods were not read.
     pub fn data_of(&self, page: &Page, pod: &PodName) -> PodData {
         let claims = self.pod(pod).into_iter().flat_map(|pod| {
@@ -135,10 +137,16 @@ impl Observer {
             return Ok(ClaimIdentity::Foreign);
         }
         let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), namespace);
+        // Each name, with whether the labels of the StatefulSet enrol it.
+        let mut enrol: Vec<(String, bool)> = Vec::new();
         let every = ListParams::default();
-        let (budgets, sets) =
-            tokio::join!(self.ledger().names(namespace), sets.list_metadata(&every));
-        let sets = sets.map_err(ObserveError::StatefulSet)?;
+        let listed = lists::each_metadata(&sets, &every, |set| {
+            let labels = set.metadata.labels.as_ref();
+            let enrols = labels.is_some_and(labels_enrol);
+            enrol.extend(set.metadata.name.map(|name| (name, enrols)));
+        });
+        let (budgets, listed) = tokio::join!(self.ledger().names(namespace), listed);
+        listed.map_err(ObserveError::StatefulSet)?;
         let defined = match budgets {
             Ok(names) => Some(names),
             // Without the definition a cluster that only a budget enrols cannot be told from a
@@ -146,11 +154,8 @@ impl Observer {
             Err(LedgerError::NoDefinition) => None,
             Err(error) => return Err(ObserveError::Ledger(error)),
         };
-        let sets = sets.items.into_iter().filter(|set| {
-            let labels = set.metadata.labels.as_ref();
-            defined.is_none() || labels.is_some_and(labels_enrol)
-        });
-        let enrolled: BTreeSet<String> = sets.filter_map(|set| set.metadata.name).collect();
+        enrol.retain(|(_, enrols)| defined.is_none() || *enrols);
+        let enrolled: BTreeSet<String> = enrol.into_iter().map(|(name, _)| name).collect();
         let names: BTreeSet<&String> = enrolled.iter().chain(defined.iter().flatten()).collect();
         let mut names: Vec<&String> = names.into_iter().collect();
         // The templates of a StatefulSet that is gone are not known. So those with longer names,
@@ -205,7 +210,7 @@ impl Observer {
             return Ok(false);
         };
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client().clone(), namespace);
-        let found = claims.get_metadata_opt(claim).await;
+        let found = named::get_metadata_opt(&claims, CLAIM_NAME, claim).await;
         let found = found.map_err(ObserveError::Claim)?;
         let uid = found.and_then(|found| found.metadata.uid);
         Ok(uid.is_some_and(|uid| volume.is_on_claim(&uid)))
@@ -220,7 +225,9 @@ impl Observer {
         volume: &str,
     ) -> Result<bool, ObserveError> {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client().clone(), namespace);
-        let claim = claims.get_opt(claim).await.map_err(ObserveError::Claim)?;
+        let claim = named::get_opt(&claims, CLAIM_NAME, claim)
+            .await
+            .map_err(ObserveError::Claim)?;
         let bound = claim.and_then(|claim| claim.spec?.volume_name);
         Ok(bound.as_deref() == Some(volume))
     }
@@ -245,19 +252,9 @@ impl Observer {
         counts: fn(&Pod) -> bool,
     ) -> Result<Option<Users>, ObserveError> {
         let all: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
-        let mut mounting: Vec<Pod> = Vec::new();
-        let mut page = ListParams::default().limit(PAGE);
-        loop {
-            let listed = all.list(&page).await.map_err(ObserveError::Pods)?;
-            let users = listed.items.into_iter();
-            mounting.extend(
-                users.filter(|pod| counts(pod) && claims_of(pod).any(|name| name == claim)),
-            );
-            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => break,
-            }
-        }
+        let mounts = |pod: &Pod| counts(pod) && claims_of(pod).any(|name| name == claim);
+        let mounting = lists::kept(&all, &ListParams::default(), mounts).await;
+        let mounting = mounting.map_err(ObserveError::Pods)?;
         for pod in &mounting {
             let name = belonging::name(pod);
             let found = self.identify(namespace, &name, Some(&pod.metadata)).await?;
@@ -289,10 +286,10 @@ impl Observer {
     pub async fn claims_of_member(
         &self,
         cluster: &ClusterRef,
-        world: &World,
+        view: &ClusterView,
         member: &PodName,
     ) -> Result<Vec<ClaimState>, String> {
-        let names = world.claims_of_member(member);
+        let names = view.claims_of_member(member);
         self.claims(cluster, names.iter())
             .await
             .into_values()
@@ -310,7 +307,7 @@ impl Observer {
         let states = names.map(|name| {
             let claims = claims.clone();
             async move {
-                let state = match soon(claims.get_metadata_opt(name)).await {
+                let state = match soon(named::get_metadata_opt(&claims, CLAIM_NAME, name)).await {
                     Ok(Ok(None)) => Ok(ClaimState::Gone),
                     Ok(Ok(Some(claim))) => Ok(ClaimState::Here {
                         uid: claim.metadata.uid.unwrap_or_default(),

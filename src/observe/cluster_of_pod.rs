@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::belonging::{giver_of, named_after};
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
+use super::sights::Sights;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName};
@@ -25,10 +26,11 @@ pub enum Identity {
 
 impl Observer {
     /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
-    /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
-    /// StatefulSet costs two. Without it (an eviction) the name tells: a pod whose name does not
-    /// end in a number costs no call, as the webhooks' match conditions leave it out; a member of a
-    /// guarded cluster costs one, since its pod is not read; any other pod costs three.
+    /// has it. With it a pod of a Job or a Deployment costs no call. Without it (an eviction) the
+    /// name tells: a pod whose name does not end in a number costs no call, as the webhooks' match
+    /// conditions leave it out. Any other pod costs the call for the budget. A pod without a budget
+    /// costs more only where the watches do not show that it is nobody's: the call for its
+    /// StatefulSet, and for an eviction that for the pod.
     pub async fn identify(
         &self,
         namespace: &str,
@@ -56,6 +58,11 @@ impl Observer {
         if let Some(known) = self.by_budget(&cluster).await? {
             return Ok(known);
         }
+        let is_druids = pod.labels.as_ref().is_some_and(are_of_druid);
+        let sights = self.sights();
+        if sights.is_some_and(|sights| sights.show_foreign(&cluster, Some(is_druids))) {
+            return Ok(Identity::Foreign);
+        }
         let set = self.set(&cluster).await?;
         Ok(by_set(cluster, set.as_ref(), pod))
     }
@@ -63,6 +70,13 @@ impl Observer {
     async fn of_name(&self, cluster: ClusterRef, pod: &PodName) -> Result<Identity, ObserveError> {
         if let Some(known) = self.by_budget(&cluster).await? {
             return Ok(known);
+        }
+        let by_sight = |sights: &Sights| {
+            let is_druids = (sights.is_druids)(&cluster.namespace, pod);
+            sights.show_foreign(&cluster, is_druids)
+        };
+        if self.sights().is_some_and(by_sight) {
+            return Ok(Identity::Foreign);
         }
         let pod = self.pod(&cluster.namespace, pod);
         let (pod, set) = tokio::try_join!(pod, self.set(&cluster))?;

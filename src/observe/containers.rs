@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus,
-};
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodStatus};
 
 use super::etcd_container;
+use crate::api::{ON_THE_WAY, container_trouble, last_end};
 use crate::plan::replacement::Exit;
 use crate::quorum::pod::Containers;
 
-/// Reasons for which a container waits although nothing is wrong: it is being created, or init
-/// containers run before it.
-const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// The restarts after which etcd counts as failing in a pod. The kubelet's pauses before them make
+/// more than a minute.
+pub const MANY_RESTARTS: i32 = 3;
 
 /// The time after which a container that was restarted counts as lasting.
 const LASTS: Duration = Duration::from_mins(1);
@@ -216,62 +215,5 @@ pub(super) fn trouble(pod: &Pod, named: Option<&str>) -> Option<String> {
     let status = pod.status.as_ref()?;
     let before = status.init_container_statuses.iter().flatten();
     let before = before.filter(|status| etcd.is_none_or(|etcd| etcd.name != status.name));
-    etcd.into_iter().chain(before).find_map(of_container)
-}
-
-/// The words of the node about each container that does not run although it should.
-pub fn idle_containers(pod: &Pod) -> Vec<String> {
-    let Some(status) = &pod.status else {
-        return Vec::new();
-    };
-    let lists = [&status.init_container_statuses, &status.container_statuses];
-    let reported = lists.into_iter().flatten().flatten();
-    let runs =
-        |status: &ContainerStatus| status.state.as_ref().is_some_and(|s| s.running.is_some());
-    reported
-        .filter(|status| !runs(status))
-        .filter_map(of_container)
-        .collect()
-}
-
-fn of_container(status: &ContainerStatus) -> Option<String> {
-    let ended = last_end(status).filter(|ended| ended.exit_code != 0);
-    let waiting = status.state.as_ref().and_then(|s| s.waiting.as_ref());
-    let waits = waiting.and_then(|waiting| waiting.reason.as_deref());
-    let waits = waits.filter(|reason| !reason.is_empty() && !ON_THE_WAY.contains(reason));
-    let name = &status.name;
-    let last = ended.map(|ended| {
-        let reason = ended.reason.as_deref().unwrap_or("Error");
-        format!(
-            "it last ended with exit code {} ({reason})",
-            ended.exit_code
-        )
-    });
-    match (waits, last) {
-        (Some(reason), last) => {
-            let message = waiting.and_then(|waiting| waiting.message.as_deref());
-            let parts = [message.map(str::to_owned), last];
-            let parts: Vec<String> = parts.into_iter().flatten().collect();
-            Some(if parts.is_empty() {
-                format!("container {name}: {reason}")
-            } else {
-                format!("container {name}: {reason}, {}", parts.join("; "))
-            })
-        }
-        (None, Some(last)) => {
-            let running = status.state.as_ref().is_some_and(|s| s.running.is_some());
-            let many = status.restart_count;
-            let now = if running { "runs" } else { "does not run" };
-            Some(format!(
-                "container {name} {now}, restarted {many} times; {last}"
-            ))
-        }
-        (None, None) => None,
-    }
-}
-
-/// The latest end of a container, if it ended.
-fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
-    let mut newest_first = [&status.state, &status.last_state].into_iter().flatten();
-    newest_first.find_map(|state| state.terminated.as_ref())
+    etcd.into_iter().chain(before).find_map(container_trouble)
 }

@@ -33,7 +33,7 @@ pub fn labels_opt_out(labels: &BTreeMap<String, String>) -> bool {
 }
 
 /// Whether these are the labels of a StatefulSet of etcd-druid, or of one of its pods.
-pub(super) fn are_of_druid(labels: &BTreeMap<String, String>) -> bool {
+pub fn are_of_druid(labels: &BTreeMap<String, String>) -> bool {
     is(labels, names::MANAGED_BY, names::MANAGED_BY_DRUID)
         && is(labels, names::COMPONENT, names::COMPONENT_STATEFUL_SET)
 }

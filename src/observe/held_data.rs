@@ -11,10 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
 use super::Observer;
+use super::claims::CLAIM_NAME;
 use super::member_claim::MemberClaim;
 use super::patience::soon;
 use crate::api::names::HOLDS;
 use crate::ledger::Page;
+use crate::named;
 use crate::quorum::{
     ClusterId, ClusterRef, HeldData, PodName, Volume, VolumeFinding, unrecorded_finding,
 };
@@ -101,7 +103,10 @@ impl Observer {
         let client = self.client().clone();
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &cluster.namespace);
         let read = names.into_iter().map(async |(pod, name)| {
-            let claim = soon(claims.get_metadata_opt(&name)).await.ok()?.ok()??;
+            let claim = soon(named::get_metadata_opt(&claims, CLAIM_NAME, &name))
+                .await
+                .ok()?
+                .ok()??;
             Some((pod, claim.metadata))
         });
         join_all(read).await.into_iter().flatten().collect()

@@ -1,6 +1,6 @@
 //! Certificates, users and passwords from Secrets and ConfigMaps, parsed once per content.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -15,10 +15,16 @@ use crate::api::{AuthoritySource, IdentitySource, SourceKind};
 use crate::causes::causes;
 use crate::crypto::{self, Certificate};
 use crate::etcd::{TlsIdentity, User};
+use crate::named;
 
 /// The time for which an identity is used without another look at its objects, while every member
 /// answers by it.
 const FRESH: Duration = Duration::from_secs(10);
+
+/// The fields that name the objects, of the budget or else of a volume of the pods.
+const AUTHORITY: &str = "the name in spec.tls.caSecret or caConfigMap";
+const CLIENT: &str = "the name in spec.tls.clientSecret";
+const USER: &str = "the name in spec.members.auth";
 
 /// Reads client identities. An identity is parsed once, and kept while its objects are unchanged
 /// and the identity is in use, which it is by the endpoints of a cluster's last reading. Whether
@@ -67,11 +73,13 @@ impl Identities {
             return Ok(identity);
         }
         let objects = objects(wanted);
-        let read = objects.iter().map(|object| self.get(namespace, object));
+        let read = objects
+            .iter()
+            .map(|(object, field)| self.get(namespace, object, field));
         let (contents, versions): (Vec<Contents>, Vec<_>) =
             try_join_all(read).await?.into_iter().unzip();
         let contents = Contents::of_all(contents);
-        let versions: Versions = objects.iter().cloned().zip(versions).collect();
+        let versions: Versions = objects.into_keys().zip(versions).collect();
         let identity = match self.kept(namespace, wanted, |parsed| parsed.versions == versions) {
             Some(unchanged) => unchanged,
             None => Arc::new(parse(wanted, &contents)?),
@@ -127,16 +135,18 @@ impl Identities {
 }
 
 /// The objects to read.
-fn objects(wanted: &Credentials) -> BTreeSet<Object> {
+fn objects(wanted: &Credentials) -> BTreeMap<Object, &'static str> {
     let authority = wanted.authority.iter().map(object_of);
+    let authority = authority.map(|object| (object, AUTHORITY));
     let identity = wanted.identity.iter();
     let identity =
         identity.flat_map(|of| [Object::secret(&of.secret), Object::secret(of.key_secret())]);
+    let identity = identity.map(|object| (object, CLIENT));
     let user = wanted
         .user
         .iter()
         .flat_map(|user| [&user.name, &user.password]);
-    let user = user.map(|place| place.object.clone());
+    let user = user.map(|place| (place.object.clone(), USER));
     authority.chain(identity).chain(user).collect()
 }
 
@@ -226,19 +236,22 @@ impl Identities {
         &self,
         namespace: &str,
         object: &Object,
+        field: &str,
     ) -> Result<(Contents, Option<String>), String> {
         let client = self.client.clone();
         let mut contents = Contents::default();
         let name = &object.name;
         let unread = |error: kube::Error| match error {
             kube::Error::Api(status) => format!("{object} could not be read: {}", status.message),
-            error => format!("{object} could not be read: {error}"),
+            error => format!("{object} could not be read: {}", causes(&error)),
         };
         let missing = || format!("{object} does not exist");
         let version = match object.kind {
             SourceKind::Secret => {
                 let secrets: Api<Secret> = Api::namespaced(client, namespace);
-                let secret = secrets.get_opt(name).await.map_err(unread)?;
+                let secret = named::get_opt(&secrets, field, name)
+                    .await
+                    .map_err(unread)?;
                 let secret = secret.ok_or_else(missing)?;
                 let version = secret.metadata.resource_version.clone();
                 contents.add_secret(name, secret);
@@ -246,7 +259,7 @@ impl Identities {
             }
             SourceKind::ConfigMap => {
                 let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
-                let map = maps.get_opt(name).await.map_err(unread)?;
+                let map = named::get_opt(&maps, field, name).await.map_err(unread)?;
                 let map = map.ok_or_else(missing)?;
                 let version = map.metadata.resource_version.clone();
                 contents.add_config_map(name, map);

@@ -108,6 +108,47 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
     )
 }
 
+/// The effect of a start without data, by the settings of etcd's container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InitialState {
+    /// The member joins a cluster.
+    Existing,
+    /// The member starts a cluster, as on its first day: `new` is etcd's default.
+    New,
+    /// A file, a script or another object decides.
+    Unread,
+}
+
+/// The effect by the settings of this container.
+pub(super) fn initial_state(container: &Container) -> InitialState {
+    let change = match joining(container) {
+        Ok(None) => return InitialState::Existing,
+        Ok(Some(change)) => change,
+        Err(_) => return InitialState::Unread,
+    };
+    // A script may set the variable under a condition.
+    if let Change::Variable { name, .. } = &change
+        && is_set_by_script(container, name)
+    {
+        return InitialState::Unread;
+    }
+    let told = Settings::of(container).get(FLAG);
+    match told.as_ref().map(|setting| setting.value.as_str()) {
+        Some(JOINING) => InitialState::Existing,
+        Some("new") => InitialState::New,
+        None if container.env_from.is_none() && position(container, VARIABLE).is_none() => {
+            InitialState::New
+        }
+        Some(_) | None => InitialState::Unread,
+    }
+}
+
+fn is_set_by_script(container: &Container, variable: &str) -> bool {
+    let sets = format!("{variable}=");
+    let mut words = container.command.iter().chain(&container.args).flatten();
+    words.any(|word| word.contains(char::is_whitespace) && word.contains(&sets))
+}
+
 /// The parts of a word before and after the name of the flag.
 fn split_at_flag(word: &str) -> Option<(&str, &str)> {
     let at = word.find(&format!("-{FLAG}"))?;
@@ -254,5 +295,75 @@ mod tests {
             let said = joining(&container(&fields)).unwrap_err();
             assert!(said.contains(words), "{said}");
         }
+    }
+
+    #[test]
+    fn a_start_without_data_is_told_by_flags_variables_and_the_default() {
+        use InitialState::{Existing, New, Unread};
+        let script = |text: &str| json!(["sh", "-c", text]);
+        let state = |from: &Value| json!([from]);
+        let set = |value: &str| state(&json!({"name": "S", "value": value}));
+        let of_object = json!({"configMapKeyRef": {"name": "a", "key": "b"}});
+        let unread = state(&json!({"name": "S", "valueFrom": of_object}));
+        let own = json!([{"name": VARIABLE, "valueFrom": of_object}]);
+        for (fields, expected) in [
+            (json!({}), New),
+            (json!({"args": ["--initial-cluster-state=new"]}), New),
+            (
+                json!({"args": ["--initial-cluster-state", "existing"]}),
+                Existing,
+            ),
+            (json!({"env": [{"name": VARIABLE, "value": "new"}]}), New),
+            (
+                json!({"env": [{"name": VARIABLE, "value": "existing"}]}),
+                Existing,
+            ),
+            (json!({"env": own}), Unread),
+            (
+                json!({"envFrom": [{"configMapRef": {"name": "a"}}]}),
+                Unread,
+            ),
+            (json!({"args": ["--config-file=/etc/etcd.yaml"]}), Unread),
+            (
+                json!({"args": ["--initial-cluster-state=$(S)"], "env": set("new")}),
+                New,
+            ),
+            (
+                json!({"args": ["--initial-cluster-state=$(S)"], "env": set("existing")}),
+                Existing,
+            ),
+            (
+                json!({"args": ["--initial-cluster-state=$(S)"], "env": unread}),
+                Unread,
+            ),
+            (json!({"command": script("exec etcd --name=a")}), New),
+            (
+                json!({"command": script("etcd --initial-cluster-state=$S"), "env": set("existing")}),
+                Existing,
+            ),
+            (
+                json!({"command": script("S=x; etcd --initial-cluster-state=$S"), "env": set("new")}),
+                Unread,
+            ),
+            (
+                json!({"command": script("S=$(a); etcd --initial-cluster-state=$S")}),
+                Unread,
+            ),
+            (
+                json!({"command": script(&format!("test -e a && export {VARIABLE}=existing; etcd"))}),
+                Unread,
+            ),
+        ] {
+            assert_eq!(initial_state(&container(&fields)), expected, "{fields}");
+        }
+    }
+
+    /// After the change by the webhook each container joins.
+    #[test]
+    fn a_container_whose_variable_was_set_joins() {
+        let set = json!([{"name": "S", "value": JOINING}]);
+        let script = json!(["sh", "-c", "etcd --initial-cluster-state=${S}"]);
+        let changed = container(&json!({"command": script, "env": set}));
+        assert_eq!(initial_state(&changed), InitialState::Existing);
     }
 }

@@ -49,7 +49,7 @@ impl Intents {
         Self::new(metadata.annotations.as_ref(), written)
     }
 
-    /// The override's annotation alone, for [`super::standing`].
+    /// The override's annotation alone, for [`crate::api::standing`].
     pub fn overrides(&self) -> Option<&BTreeMap<String, String>> {
         self.overrides.as_ref()
     }

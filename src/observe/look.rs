@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::observer::Find;
-use super::{Ages, ObserveError, Observer, World, pods};
+use super::{Ages, ClusterView, ObserveError, Observer, pods};
 use crate::etcd::{Endpoint, Prober, TimeLimit};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round, Unanswered};
@@ -30,7 +30,7 @@ const METRICS: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Look {
     /// The Kubernetes half, as it was read.
-    pub world: World,
+    pub view: ClusterView,
     /// The conclusions from both halves.
     pub snapshot: Snapshot,
     /// The answers of the members.
@@ -43,7 +43,7 @@ pub enum PodLook<E> {
     /// The pod does not exist.
     NoPod,
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
-    Early(Box<World>, E),
+    Early(Box<ClusterView>, E),
     /// Both halves, with the UID of the pod.
     Full(Box<Look>, PodUid),
 }
@@ -52,7 +52,7 @@ pub enum PodLook<E> {
 #[derive(Debug)]
 pub enum Sooner<E> {
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
-    Early(Box<World>, E),
+    Early(Box<ClusterView>, E),
     /// Both halves.
     Full(Box<Look>),
 }
@@ -62,12 +62,12 @@ impl Observer {
     /// answered by `latest` counts as silent.
     pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
-        let mut world = self.world(page, None, Kind::Delete, Find::Listed).await?;
-        let mut round = self.ask(world.endpoints(), &usual, latest).await;
-        self.ask_for_metrics(&mut world, &mut round, latest).await;
+        let mut view = self.view(page, None, Kind::Delete, Find::Listed).await?;
+        let mut round = self.ask(view.endpoints(), &usual, latest).await;
+        self.ask_for_metrics(&mut view, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
-        self.assemble(page, None, world, (round, ages)).await
+        self.assemble(page, None, view, (round, ages)).await
     }
 
     /// Looks at a cluster for a decision about one of its pods. `early` sees the pod as well. See
@@ -77,18 +77,18 @@ impl Observer {
         page: &Page,
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
-        early: impl Fn(&World, &Pod) -> Option<E>,
+        early: impl Fn(&ClusterView, &Pod) -> Option<E>,
     ) -> Result<PodLook<E>, ObserveError> {
-        let early = |world: &World| match world.pod_facts(page, name) {
+        let early = |view: &ClusterView| match view.pod_facts(page, name) {
             None => Some(None),
-            Some(pod) => early(world, &pod).map(Some),
+            Some(pod) => early(view, &pod).map(Some),
         };
         let asked = (name, kind, grace);
         let looked = self.look_unless(page, asked, latest, early).await?;
         Ok(match looked {
             Sooner::Early(_, None) => PodLook::NoPod,
-            Sooner::Early(world, Some(early)) => PodLook::Early(world, early),
-            Sooner::Full(look) => match look.world.pod(name).map(pods::uid) {
+            Sooner::Early(view, Some(early)) => PodLook::Early(view, early),
+            Sooner::Full(look) => match look.view.pod(name).map(pods::uid) {
                 None => PodLook::NoPod,
                 Some(uid) => PodLook::Full(look, uid),
             },
@@ -109,14 +109,14 @@ impl Observer {
         page: &Page,
         asked: (&PodName, Kind, Grace),
         latest: Instant,
-        early: impl Fn(&World) -> Option<E>,
+        early: impl Fn(&ClusterView) -> Option<E>,
     ) -> Result<Sooner<E>, ObserveError> {
         let find = self.memory().find(&page.cluster);
         let sooner = Box::pin(self.look_once(page, asked, latest, &early, find)).await?;
         if let Sooner::Full(look) = &sooner
-            && look.world.may_lack_pods()
+            && look.view.may_lack_pods()
             && !look.snapshot.has_all_members_here()
-            && self.has_further_pods(&look.world).await?
+            && self.has_further_pods(&look.view).await?
         {
             let again = self.look_once(page, asked, latest, &early, Find::Listed);
             return Box::pin(again).await;
@@ -129,61 +129,58 @@ impl Observer {
         page: &Page,
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
-        early: &impl Fn(&World) -> Option<E>,
+        early: &impl Fn(&ClusterView) -> Option<E>,
         find: Find,
     ) -> Result<Sooner<E>, ObserveError> {
         let usual = self.time_limit(page)?;
         let likely = self.likely_endpoints(&page.cluster);
-        let world = self.world(page, Some(name), kind, find);
-        let world = pin!(world.instrument(step!("Kubernetes objects")));
+        let view = self.view(page, Some(name), kind, find);
+        let view = pin!(view.instrument(step!("Kubernetes objects")));
         let asked = pin!(self.ask(&likely, &usual, latest));
-        let (mut world, asked) = match select(world, asked).await {
-            Either::Left((world, asked)) => (world?, Either::Left(asked)),
-            Either::Right((round, world)) => (world.await?, Either::Right(round)),
+        let (mut view, asked) = match select(view, asked).await {
+            Either::Left((view, asked)) => (view?, Either::Left(asked)),
+            Either::Right((round, view)) => (view.await?, Either::Right(round)),
         };
         // A forced delete starts the next pod at once, so it depends on the node whatever the
         // member answers (rule 5).
-        if world.grace(name, kind, grace) == Grace::Forced {
-            self.read_nodes(&mut world, std::slice::from_ref(name))
-                .await;
+        if view.grace(name, kind, grace) == Grace::Forced {
+            self.read_nodes(&mut view, std::slice::from_ref(name)).await;
         }
-        if let Some(early) = early(&world) {
-            return Ok(Sooner::Early(Box::new(world), early));
+        if let Some(early) = early(&view) {
+            return Ok(Sooner::Early(Box::new(view), early));
         }
-        let mut round = if world.confirms(&likely) {
+        let mut round = if view.confirms(&likely) {
             match asked {
                 Either::Left(asked) => asked.await,
                 Either::Right(round) => round,
             }
         } else {
-            self.ask(world.endpoints(), &usual, latest).await
+            self.ask(view.endpoints(), &usual, latest).await
         };
-        self.ask_for_metrics(&mut world, &mut round, latest).await;
+        self.ask_for_metrics(&mut view, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
-        let look = self
-            .assemble(page, Some(name), world, (round, ages))
-            .await?;
+        let look = self.assemble(page, Some(name), view, (round, ages)).await?;
         Ok(Sooner::Full(Box::new(look)))
     }
 
-    /// Completes a look that nobody waits for, and lets the stopwatches take it in. `world` comes
+    /// Completes a look that nobody waits for, and lets the stopwatches take it in. `view` comes
     /// from [`Self::world_at_leisure`]. `prober` asks the members.
     pub async fn watch(
         &self,
         page: &Page,
-        mut world: World,
+        mut view: ClusterView,
         prober: &Prober,
     ) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
         let asked = self.clock().instant();
         let latest = asked + AT_LEISURE;
-        let round = prober.round_within(world.endpoints(), &usual, latest);
+        let round = prober.round_within(view.endpoints(), &usual, latest);
         let mut round = round.await;
-        self.ask_for_metrics(&mut world, &mut round, latest).await;
+        self.ask_for_metrics(&mut view, &mut round, latest).await;
         // The stopwatches count from the beginning of one round to the beginning of the next.
         let ages = self.ages(page, asked);
-        let look = self.assemble(page, None, world, (round, ages)).await?;
+        let look = self.assemble(page, None, view, (round, ages)).await?;
         self.memory().note(&look.snapshot, &look.round, asked);
         Ok(look)
     }
@@ -223,14 +220,14 @@ impl Observer {
     /// - Those that have not answered in time: whether they are defragmenting. Whoever began that,
     ///   such a member answers nothing else, and is known not to serve.
     /// - Those that serve and are not Ready: how old their process is.
-    async fn ask_for_metrics(&self, world: &mut World, round: &mut Round, latest: Instant) {
+    async fn ask_for_metrics(&self, view: &mut ClusterView, round: &mut Round, latest: Instant) {
         let asked = round.probes.iter_mut().map(|probe| async {
             let is_silent = matches!(probe.status, Err(Unanswered::Deadline | Unanswered::Mute));
-            let young = world.unready(&probe.target).filter(|_| probe.read.is_ok());
+            let young = view.unready(&probe.target).filter(|_| probe.read.is_ok());
             if !is_silent && young.is_none() {
                 return None;
             }
-            let endpoint = world.metrics_endpoint(&probe.target)?;
+            let endpoint = view.metrics_endpoint(&probe.target)?;
             let left = latest.saturating_duration_since(self.clock().instant());
             let metrics = self.prober().metrics(&endpoint, left.min(METRICS)).await;
             let metrics = metrics.ok()?;
@@ -240,7 +237,7 @@ impl Observer {
             young.zip(metrics.age)
         });
         let ages = Box::pin(join_all(asked)).await;
-        world.learn_etcd_ages(ages.into_iter().flatten().collect());
+        view.learn_etcd_ages(ages.into_iter().flatten().collect());
     }
 
     fn count(&self, round: &Round) {
@@ -261,36 +258,36 @@ impl Observer {
         &self,
         page: &Page,
         target: Option<&PodName>,
-        mut world: World,
+        mut view: ClusterView,
         (round, ages): (Round, Ages),
     ) -> Result<Look, ObserveError> {
         let are_all = round.probes.iter().all(|probe| probe.failure().is_none());
         self.tls_identities()
             .note_answers(&page.cluster.namespace, are_all);
-        let mut observation = world.observation(page, target, round, ages);
-        if self.announces_bootstrap(page.budget(), world.stateful_set()) {
+        let mut observation = view.observation(page, target, round, ages);
+        if self.announces_bootstrap(page.budget(), view.stateful_set()) {
             // Whatever the members have is what a person wants them to have.
             observation.recorded_log_end = None;
         }
         let in_question = Snapshot::nodes_in_question(&observation);
         if !in_question.is_empty() {
-            let read = self.read_nodes(&mut world, &in_question);
+            let read = self.read_nodes(&mut view, &in_question);
             Box::pin(read.instrument(step!("nodes"))).await;
-            observation.pods = world.facts(page);
+            observation.pods = view.facts(page);
         }
         let mut snapshot = Snapshot::assemble(&observation);
-        if world.is_sharing_unread() && !snapshot.has_all_members_here() {
+        if view.is_sharing_unread() && !snapshot.has_all_members_here() {
             let list = self
                 .sharing(page)
                 .instrument(step!("budgets of the same etcd"));
-            world.learn_sharing(Box::pin(list).await?);
-            snapshot.circumstances.shared_with = world.shared_with(page);
+            view.learn_sharing(Box::pin(list).await?);
+            snapshot.circumstances.shared_with = view.shared_with(page);
         }
         let all_here = snapshot.has_all_members_here();
         self.memory().keep_all_here(&page.cluster, all_here);
         self.ledger().seen().note_leader(&page.cluster, &snapshot);
         Ok(Look {
-            world,
+            view,
             snapshot,
             round: observation.round,
         })

@@ -5,11 +5,13 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 
 use super::bound_node::bound_node;
+use super::claims::CLAIM_NAME;
 use super::held_data::ClaimNote;
 use super::member_volume::DataOn;
 use super::patience::soon;
-use super::{Observer, World};
+use super::{ClusterView, Observer};
 use crate::causes::causes;
+use crate::named;
 use crate::plan::replacement::Place;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
@@ -28,6 +30,8 @@ pub struct MemberClaim {
     /// Whether the claim has lost its volume: its phase says so, or the volume it is bound to does
     /// not exist or has failed.
     pub lost: bool,
+    /// The volumes that are being deleted. Each goes with its claim, whatever its reclaim policy.
+    pub leaving: Vec<String>,
     /// The thing that has the data: the pod or its node may stand for a claim.
     pub place: Place,
     /// The creation of the claim.
@@ -42,18 +46,18 @@ impl Observer {
     pub async fn member_claim(
         &self,
         cluster: &ClusterRef,
-        world: &World,
+        view: &ClusterView,
         pod: &PodName,
     ) -> Result<Option<MemberClaim>, String> {
-        let seen = world.pod(pod);
+        let seen = view.pod(pod);
         let uid = seen.and_then(|pod| pod.metadata.uid.as_deref());
         let node = seen.and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
         let bound_to = || seen.and_then(|pod| bound_node(pod.spec.as_ref()?));
-        let (place, volume) = match (world.data_on(pod), uid) {
+        let (place, volume) = match (view.data_on(pod), uid) {
             (DataOn::Claims(names), _) => {
                 let mut claim = self.claims_named(cluster, names).await?;
                 if let Some(volume) = &mut claim.volume {
-                    volume.directory = world.data_directory(pod);
+                    volume.directory = view.data_directory(pod);
                 }
                 return Ok(Some(claim));
             }
@@ -61,7 +65,7 @@ impl Observer {
             (DataOn::Node { path, .. }, Some(_)) => match node.or_else(bound_to) {
                 Some(node) => {
                     let volume = Volume {
-                        directory: world.data_directory(pod),
+                        directory: view.data_directory(pod),
                         ..Volume::on_node(node, &path)
                     };
                     (Place::Node, volume)
@@ -84,6 +88,7 @@ impl Observer {
             },
             volume: Some(volume),
             lost: is_lost,
+            leaving: Vec::new(),
             place,
             made: None,
             note: None,
@@ -101,11 +106,19 @@ impl Observer {
         let mut all = self.claim_named(cluster, name).await?;
         for name in names {
             let wal = self.claim_named(cluster, name).await?;
-            let ClaimState::Here { uid, .. } = wal.state else {
+            let ClaimState::Here {
+                uid,
+                terminating: wal_terminates,
+            } = wal.state
+            else {
                 return Ok(wal);
             };
+            if let ClaimState::Here { terminating, .. } = &mut all.state {
+                *terminating |= wal_terminates;
+            }
             all.wal = Some((wal.name, uid));
             all.lost |= wal.lost;
+            all.leaving.extend(wal.leaving);
             all.volume = all.volume.zip(wal.volume).map(|(data, wal)| data.and(&wal));
         }
         Ok(all)
@@ -116,7 +129,7 @@ impl Observer {
         let client = self.client().clone();
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &cluster.namespace);
         let unread = |why: String| format!("could not read the claim {name}: {why}");
-        let claim = match soon(claims.get_opt(&name)).await {
+        let claim = match soon(named::get_opt(&claims, CLAIM_NAME, &name)).await {
             Ok(Ok(claim)) => claim,
             Ok(Err(error)) => return Err(unread(causes(&error))),
             Err(late) => return Err(unread(causes(&late))),
@@ -128,6 +141,7 @@ impl Observer {
                 state: ClaimState::Gone,
                 volume: None,
                 lost: false,
+                leaving: Vec::new(),
                 place: Place::Claim,
                 made: None,
                 note: None,
@@ -140,9 +154,9 @@ impl Observer {
         let bound = claim.spec.and_then(|spec| spec.volume_name);
         let bound = bound.filter(|bound| !bound.is_empty());
         let is_lost = phase.as_deref() == Some("Lost");
-        let (volume_id, is_gone) = match bound {
+        let volume = match bound {
             Some(bound) => self.volume_named(&bound).await?,
-            None => (None, false),
+            None => SeenVolume::default(),
         };
         Ok(MemberClaim {
             wal: None,
@@ -152,10 +166,11 @@ impl Observer {
             },
             volume: Some(Volume {
                 claim_uid: uid,
-                volume_id,
+                volume_id: volume.id,
                 directory: None,
             }),
-            lost: is_lost || is_gone,
+            lost: is_lost || volume.lost,
+            leaving: volume.leaving.into_iter().collect(),
             place: Place::Claim,
             made,
             note,
@@ -169,21 +184,45 @@ impl Observer {
         states.get(node) == Some(&Node::Gone)
     }
 
-    /// The id of a volume, and whether it is gone or has failed.
-    async fn volume_named(&self, name: &str) -> Result<(Option<String>, bool), String> {
+    async fn volume_named(&self, name: &str) -> Result<SeenVolume, String> {
         let volumes: Api<PersistentVolume> = Api::all(self.client().clone());
         let unread = |why: String| format!("could not read the volume {name}: {why}");
-        let volume = match soon(volumes.get_opt(name)).await {
+        let volume = match soon(named::get_opt(
+            &volumes,
+            "spec.volumeName of the claim",
+            name,
+        ))
+        .await
+        {
             Ok(Ok(volume)) => volume,
             Ok(Err(error)) => return Err(unread(causes(&error))),
             Err(late) => return Err(unread(causes(&late))),
         };
         let Some(volume) = volume else {
-            return Ok((Some(name.to_owned()), true));
+            return Ok(SeenVolume {
+                id: Some(name.to_owned()),
+                lost: true,
+                leaving: None,
+            });
         };
+        let leaves = volume.metadata.deletion_timestamp.is_some();
         let csi = volume.spec.and_then(|spec| spec.csi);
-        let id = csi.map_or_else(|| name.to_owned(), |csi| csi.volume_handle);
         let phase = volume.status.and_then(|status| status.phase);
-        Ok((Some(id), phase.as_deref() == Some("Failed")))
+        Ok(SeenVolume {
+            id: Some(csi.map_or_else(|| name.to_owned(), |csi| csi.volume_handle)),
+            lost: phase.as_deref() == Some("Failed"),
+            leaving: leaves.then(|| name.to_owned()),
+        })
     }
+}
+
+/// A volume of a claim, read now.
+#[derive(Debug, Default)]
+struct SeenVolume {
+    /// The id of the storage.
+    id: Option<String>,
+    /// Whether it is gone or has failed.
+    lost: bool,
+    /// The name of the volume, if that is being deleted.
+    leaving: Option<String>,
 }

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::bound_node::is_bound_to_a_node;
 use super::claims::templates;
-use super::mounts::{directory_of, mount_of};
+use super::mounts::{changes_with_pod, directory_of, mount_of};
 use super::settings::Settings;
-use super::{EtcdContainer, Observer, World, belonging, ways};
+use super::{ClusterView, EtcdContainer, Observer, belonging, ways};
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::quorum::PodName;
 
-impl World {
+impl ClusterView {
     /// The name of the claim that has the data of the member in the pod of this name, whether or
     /// not the pod exists: the one that is mounted over etcd's data directory, or else the only one
     /// there is. `None` if the data is on no claim, or nobody can tell on which.
@@ -153,7 +153,13 @@ pub(super) fn data_on(
     let Some(container) = EtcdContainer::of(spec, etcd.container).certain() else {
         return untold();
     };
+    let changes = |path: &str| {
+        let on_volume = directory_of(path, container).unwrap_or_default();
+        changes_with_pod(path, container) || changes_with_pod(&on_volume, container)
+    };
     let place = |path: &str| match directory(path, container) {
+        // The next pod finds another directory.
+        _ if changes(path) => DataOn::Pod,
         Directory::On(volume) => match claims.get(volume) {
             Some(claim) => DataOn::Claims(vec![claim.clone()]),
             None => on_volume(spec, volume),
@@ -161,7 +167,8 @@ pub(super) fn data_on(
         Directory::Elsewhere => DataOn::Pod,
         Directory::Untold => untold(),
     };
-    let Some(EtcdDirectories { data, wal }) = directories(&Settings::of(container), etcd) else {
+    let Some(EtcdDirectories { data, wal, .. }) = directories(&Settings::of(container), etcd)
+    else {
         return untold();
     };
     // A mount below the data directory hides what is there.
@@ -193,9 +200,11 @@ pub(super) fn data_directory(
     let container = EtcdContainer::of(spec, etcd.container);
     let container = container.certain()?;
     let settings = Settings::of(container);
-    let EtcdDirectories { data, wal } = directories(&settings, etcd)?;
+    let EtcdDirectories { data, wal, .. } = directories(&settings, etcd)?;
+    let none = BTreeMap::new();
+    let told = etcd.directories.map_or(&none, |told| &told.variables);
     let on_volume = |path: String| {
-        let directory = settings.expand(&directory_of(&path, container)?);
+        let directory = settings.expand(&directory_of(&path, container)?, told);
         let directory = directory.replace("{pod}", pod.as_str());
         let is_known = !directory.contains(['$', '{']);
         is_known.then(|| directory.trim_matches('/').to_owned())
@@ -289,7 +298,7 @@ fn directory<'a>(path: &str, etcd: &'a Container) -> Directory<'a> {
     }
 }
 
-impl World {
+impl ClusterView {
     /// Whether other objects may name etcd's directories, and etcd's container does not.
     pub fn may_be_told_directories(&self) -> bool {
         let Some(spec) = self.pod_template() else {
@@ -302,16 +311,30 @@ impl World {
 /// Whether other objects may name etcd's directories, and etcd's container in such a pod does not.
 fn may_be_told_directories(spec: &PodSpec, named: Option<&str>) -> bool {
     let etcd = EtcdContainer::of(spec, named);
-    let etcd = etcd.certain();
-    etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_none())
+    etcd.certain().is_some_and(|etcd| {
+        let settings = Settings::of(etcd);
+        let stated = settings.directories();
+        let is_told = |stated| {
+            let text = settings.expand(&on_volumes(&stated, etcd), &BTreeMap::new());
+            !text.contains('$')
+        };
+        !stated.is_some_and(is_told)
+    })
+}
+
+/// The directories on their volumes, in one text, as their mounts say them.
+fn on_volumes(of: &EtcdDirectories, container: &Container) -> String {
+    let paths = std::iter::once(&of.data).chain(&of.wal);
+    let all = paths.filter_map(|path| directory_of(path, container));
+    all.collect::<Vec<_>>().join(" ")
 }
 
 impl Observer {
     /// The directories of etcd, by what its settings refer to, read now.
-    pub async fn directories(&self, world: &World) -> Option<EtcdDirectories> {
-        let namespace = &world.cluster().namespace;
-        let spec = world.pod_template()?;
-        self.directories_in(namespace, spec, world.etcd_container())
+    pub async fn directories(&self, view: &ClusterView) -> Option<EtcdDirectories> {
+        let namespace = &view.cluster().namespace;
+        let spec = view.pod_template()?;
+        self.directories_in(namespace, spec, view.etcd_container())
             .await
     }
 
@@ -329,6 +352,9 @@ impl Observer {
         let container = EtcdContainer::of(spec, named);
         let container = container.certain()?;
         let contents = ways::referred(self.client(), namespace, spec, named).await;
-        Settings::read(container, spec, &contents).directories()
+        let settings = Settings::read(container, spec, &contents);
+        let mut found = settings.directories()?;
+        found.variables = settings.named_in(&on_volumes(&found, container));
+        Some(found)
     }
 }

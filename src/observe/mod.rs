@@ -3,8 +3,8 @@
 //!
 //! All objects are read uncached, after the ledger. Facts from the last reading only help to
 //! request more at once ([`Observer`]); no decision is based on them. The mapping of objects to
-//! facts is pure. [`World`] keeps the objects, so that one reading gives the facts for any pod of
-//! the cluster.
+//! facts is pure. [`ClusterView`] keeps the objects, so that one reading gives the facts for any
+//! pod of the cluster.
 
 mod belonging;
 mod bound_node;
@@ -44,37 +44,38 @@ mod self_joining;
 mod set_surroundings;
 mod settings;
 mod sidecar;
+mod sights;
 mod start_guard;
 mod teardown;
 mod upkeep;
+mod view;
 mod ways;
-mod world;
 
 pub use belonging::{is_stateful_set, named_after};
 pub use bound_node::bound_to;
 pub use claims::{ClaimIdentity, PodData};
 pub use cluster_of_pod::Identity;
-pub use containers::{etcd_history, idle_containers};
-pub use enrolment::{is_enrolled, labels_enrol, labels_opt_out, opts_out};
+pub use containers::{MANY_RESTARTS, etcd_history};
+pub use enrolment::{are_of_druid, is_enrolled, labels_enrol, labels_opt_out, opts_out};
 pub use error::ObserveError;
 pub use etcd_container::EtcdContainer;
 pub use held_data::{ClaimNote, guarded_since};
 pub use index::{DisruptionBudgetNames, Index};
-pub use initial_state::{Change, JOINING, joining};
+pub use initial_state::{Change, InitialState, JOINING, joining};
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
 pub use look::{Look, PodLook, Sooner};
 pub use member_claim::MemberClaim;
 pub use member_volume::keeps_data_in_pods;
 pub use observer::{Observer, Sources};
-pub use overrides::{OverrideState, standing};
 pub use self_joining::leaves_by;
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, SnapshotLeases, snapshot_leases, starts};
+pub use sights::{SetSeen, Sights};
 pub use start_guard::{StartGuard, data_in_pods, finding, is_held, membership};
 pub use teardown::{first_ordinal, replicas};
+pub use view::{Ages, ClusterView};
 pub use ways::{FailedWay, Trial, advice, words as words_of_way};
-pub use world::{Ages, World};
 
 #[cfg(test)]
 mod tests;

@@ -58,6 +58,27 @@ fn inside<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     }
 }
 
+/// The fields of a pod that stay the same when it is made anew under its name.
+const LASTING: [&str; 5] = [
+    "metadata.name",
+    "metadata.namespace",
+    "spec.serviceAccountName",
+    "metadata.labels['statefulset.kubernetes.io/pod-name']",
+    "metadata.labels['apps.kubernetes.io/pod-index']",
+];
+
+/// Whether a variable in the text is a field of the pod that each new pod has anew, such as its
+/// UID.
+pub(super) fn changes_with_pod(text: &str, container: &Container) -> bool {
+    let mut variables = container.env.iter().flatten();
+    variables.any(|variable| {
+        let from = variable.value_from.as_ref();
+        let field = from.and_then(|from| from.field_ref.as_ref());
+        let is_new = field.is_some_and(|field| !LASTING.contains(&field.field_path.as_str()));
+        is_new && text.contains(&format!("$({})", variable.name))
+    })
+}
+
 /// The directory on its volume behind `path` in a container of a pod, as its mount says it.
 pub(super) fn directory_of(path: &str, container: &Container) -> Option<String> {
     let (mount, rest) = mount_over(path, container)?;

@@ -5,7 +5,7 @@
 //! correctly.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -22,9 +22,10 @@ use super::memory::{Hint, Memory};
 use super::owner::Owners;
 use super::patience::in_time;
 use super::reach::reach;
+use super::sights::Sights;
 use super::teardown::Owner;
+use super::view::{ClusterView, Objects};
 use super::ways::Credentials;
-use super::world::{Objects, World};
 use super::{belonging, needed};
 use crate::api::OwnerStatus;
 use crate::clock::Clock;
@@ -43,6 +44,7 @@ pub struct Observer {
     identities: Identities,
     disruption_budgets: Arc<DisruptionBudgetNames>,
     memory: Memory,
+    sights: OnceLock<Sights>,
 }
 
 /// The sources that an observer reads.
@@ -115,6 +117,7 @@ impl Observer {
             identities: Identities::new(sources.client.clone()),
             disruption_budgets: Arc::default(),
             memory: Memory::default(),
+            sights: OnceLock::new(),
             sources,
         }
     }
@@ -130,13 +133,23 @@ impl Observer {
         &self.disruption_budgets
     }
 
+    /// Sets the answers of the watches. Only the first call counts.
+    pub fn see_by(&self, sights: Sights) {
+        let _ = self.sights.set(sights);
+    }
+
+    /// The answers of the watches. `None` until there are any.
+    pub fn sights(&self) -> Option<&Sights> {
+        self.sights.get()
+    }
+
     /// The time for which a ledger is watched before it is trusted.
     pub fn settle_time(&self) -> Duration {
         self.sources.settle_time
     }
 
     /// The endpoints of a cluster's members from the last reading, so that a round can start while
-    /// the pods are still being read. Its answers count only if [`World::confirms`] these
+    /// the pods are still being read. Its answers count only if [`ClusterView::confirms`] these
     /// endpoints.
     pub fn likely_endpoints(&self, cluster: &ClusterRef) -> Vec<Endpoint> {
         self.memory.hint(cluster).endpoints.clone()
@@ -146,24 +159,24 @@ impl Observer {
     /// budgets of the same etcd: whether they make a difference is known only when the members have
     /// been asked. `page` has to be read before. `target` is the pod in question, if there is one.
     /// `kind` says whether `PodDisruptionBudget`s matter.
-    pub(super) async fn world(
+    pub(super) async fn view(
         &self,
         page: &Page,
         target: Option<&PodName>,
         kind: Kind,
         find: Find,
-    ) -> Result<World, ObserveError> {
+    ) -> Result<ClusterView, ObserveError> {
         self.read(page, target, kind, find, Sharing::IfNeeded).await
     }
 
-    /// The reading of [`Self::world`] without a target, for background looks. `sharing` has the
+    /// The reading of [`Self::view`] without a target, for background looks. `sharing` has the
     /// other clusters that report the same etcd, if a cache knows them. The API server is not asked
     /// for them for each of many clusters again and again.
     pub async fn world_at_leisure(
         &self,
         page: &Page,
         sharing: Option<Vec<ClusterRef>>,
-    ) -> Result<World, ObserveError> {
+    ) -> Result<ClusterView, ObserveError> {
         let sharing = sharing.map_or(Sharing::Listed, Sharing::Cached);
         self.read(page, None, Kind::Delete, Find::Listed, sharing)
             .await
@@ -176,7 +189,7 @@ impl Observer {
         kind: Kind,
         find: Find,
         sharing: Sharing,
-    ) -> Result<World, ObserveError> {
+    ) -> Result<ClusterView, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.memory.hint(&page.cluster);
         let likely = target.map(|target| hint.claims_of(target));
@@ -233,7 +246,7 @@ impl Observer {
         let selector = wanted.selector.clone();
         self.memory.keep_hint(&page.cluster, wanted);
         let set_gone_for = self.recorded_set_gone_for(page, first.set.as_ref());
-        Ok(World::new(
+        Ok(ClusterView::new(
             page,
             policy,
             Objects {

@@ -12,10 +12,14 @@ use kube::{Api, Client};
 use super::patience::soon;
 use super::teardown::{Owner, goes_with_dependents};
 use crate::api::{OwnerStatus, StatefulSetStatus};
+use crate::named;
 
 /// The fields of an owner's spec that say how many members it asks for: that of etcd-druid and of
 /// most operators, and that of etcd-operator.
 const SIZES: [&str; 2] = ["replicas", "size"];
+
+/// Where a StatefulSet has the name of an owner.
+const OWNER_NAME: &str = "metadata.ownerReferences.name";
 
 /// Reads owners of any kind. Remembers which kinds exist, and never the objects.
 pub(super) struct Owners {
@@ -49,7 +53,7 @@ impl Owners {
     pub(super) async fn asks_for_none(&self, namespace: &str, owner: &OwnerStatus) -> bool {
         let asked = async {
             let found = self.objects(namespace, owner).await.ok()?;
-            let found = found.get(&owner.name).await.ok()?;
+            let found = named::get(&found, OWNER_NAME, &owner.name).await.ok()?;
             let is_this = found.metadata.uid.as_deref() == Some(owner.uid.as_str());
             let spec = found.data.get("spec").filter(|_| is_this)?;
             let size = SIZES.iter().find_map(|field| spec.get(field))?;
@@ -60,7 +64,7 @@ impl Owners {
 
     async fn ask(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
         let objects = self.objects(namespace, owner).await?;
-        match objects.get_metadata(&owner.name).await {
+        match named::get_metadata(&objects, OWNER_NAME, &owner.name).await {
             Ok(found) if found.metadata.uid.as_deref() != Some(owner.uid.as_str()) => {
                 Ok(Owner::Goes)
             }

@@ -15,9 +15,11 @@ use super::observer::{Find, Pods, Tls};
 use super::patience::{in_time, soon};
 use super::teardown::Owner;
 use super::ways::Credentials;
-use super::{ObserveError, Observer, World, belonging, needed, nodes, pods};
+use super::{ClusterView, ObserveError, Observer, belonging, needed, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
+use crate::lists;
+use crate::named;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, EvidenceMode, Kind, PodName};
 
@@ -45,7 +47,9 @@ impl Observer {
         name: &PodName,
     ) -> Result<Option<Pod>, ObserveError> {
         let pods: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
-        pods.get_opt(name.as_str()).await.map_err(ObserveError::Pod)
+        named::get_opt(&pods, named::OF_OBJECT, name.as_str())
+            .await
+            .map_err(ObserveError::Pod)
     }
 
     pub(super) async fn set(
@@ -53,7 +57,7 @@ impl Observer {
         cluster: &ClusterRef,
     ) -> Result<Option<StatefulSet>, ObserveError> {
         let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), &cluster.namespace);
-        let set = sets.get_opt(&cluster.name).await;
+        let set = named::get_opt(&sets, "the StatefulSet of the pod", &cluster.name).await;
         set.map_err(ObserveError::StatefulSet)
     }
 
@@ -62,7 +66,7 @@ impl Observer {
         cluster: &ClusterRef,
     ) -> Result<bool, ObserveError> {
         let namespaces: Api<Namespace> = Api::all(self.client().clone());
-        let namespace = namespaces.get_opt(&cluster.namespace).await;
+        let namespace = named::get_opt(&namespaces, named::OF_OBJECT, &cluster.namespace).await;
         let namespace = namespace.map_err(ObserveError::Namespace)?;
         Ok(namespace.is_none_or(|ns| ns.metadata.deletion_timestamp.is_some()))
     }
@@ -102,10 +106,10 @@ impl Observer {
             label_selector: selector.map(str::to_owned),
             ..ListParams::default()
         };
-        let pods = pods.list(&parameters).await.map_err(ObserveError::Pods)?;
         let of_cluster = |pod: &Pod| belonging::name(pod).is_given_by(&cluster.name);
+        let objects = lists::kept(&pods, &parameters, of_cluster).await;
         Ok(Pods {
-            objects: pods.items.into_iter().filter(of_cluster).collect(),
+            objects: objects.map_err(ObserveError::Pods)?,
             found: Find::Listed,
         })
     }
@@ -144,10 +148,10 @@ impl Observer {
     }
 
     /// Whether the cluster has a pod that was not among those read by name.
-    pub(super) async fn has_further_pods(&self, world: &World) -> Result<bool, ObserveError> {
-        let pods = self.list_pods(world.cluster(), world.selector()).await?;
+    pub(super) async fn has_further_pods(&self, view: &ClusterView) -> Result<bool, ObserveError> {
+        let pods = self.list_pods(view.cluster(), view.selector()).await?;
         let mut names = pods.objects.iter().map(belonging::name);
-        Ok(names.any(|name| world.pod(&name).is_none()))
+        Ok(names.any(|name| view.pod(&name).is_none()))
     }
 
     /// Reads the `PodDisruptionBudget`s of the namespace, each by its name where a watch knows all
@@ -166,10 +170,12 @@ impl Observer {
         let read = async {
             match names.filter(|names| names.len() <= MOST_READ_BY_NAME) {
                 Some(names) => {
-                    let read = names.iter().map(|name| budgets.get_opt(name));
+                    let read = names
+                        .iter()
+                        .map(|name| named::get_opt(&budgets, named::OF_OBJECT, name));
                     Ok(try_join_all(read).await?.into_iter().flatten().collect())
                 }
-                None => Ok(budgets.list(&ListParams::default()).await?.items),
+                None => lists::kept(&budgets, &ListParams::default(), |_| true).await,
             }
         };
         read.await.map_err(ObserveError::DisruptionBudgets)
@@ -184,8 +190,8 @@ impl Observer {
             return Ok(Vec::new());
         }
         let leases: Api<Lease> = Api::namespaced(self.client().clone(), &cluster.namespace);
-        let leases = leases.list(&ListParams::default()).await;
-        Ok(leases.map_err(ObserveError::Leases)?.items)
+        let leases = lists::kept(&leases, &ListParams::default(), |_| true).await;
+        leases.map_err(ObserveError::Leases)
     }
 
     pub(super) async fn sharing(&self, page: &Page) -> Result<Vec<ClusterRef>, ObserveError> {
@@ -200,14 +206,14 @@ impl Observer {
     }
 
     /// Reads the nodes of these pods of the cluster, as far as they are bound to one.
-    pub(super) async fn read_nodes(&self, world: &mut World, pods: &[PodName]) {
-        let pods = pods.iter().filter_map(|name| world.pod(name));
+    pub(super) async fn read_nodes(&self, view: &mut ClusterView, pods: &[PodName]) {
+        let pods = pods.iter().filter_map(|name| view.pod(name));
         let names: BTreeSet<String> = pods
             .filter_map(pods::node_name)
             .map(str::to_owned)
             .collect();
         let nodes = self.nodes(names.iter()).await;
-        world.learn_nodes(nodes);
+        view.learn_nodes(nodes);
     }
 
     /// The states of nodes. A node that cannot be read is missing evidence, and no failure.
@@ -219,11 +225,12 @@ impl Observer {
         let states = names.map(|name| {
             let nodes = nodes.clone();
             async move {
-                let state = match soon(nodes.get_opt(name)).await {
-                    Ok(Ok(Some(node))) => nodes::state(&node),
-                    Ok(Ok(None)) => Node::Gone,
-                    Ok(Err(_)) | Err(_) => Node::Unread,
-                };
+                let state =
+                    match soon(named::get_opt(&nodes, "spec.nodeName of the pod", name)).await {
+                        Ok(Ok(Some(node))) => nodes::state(&node),
+                        Ok(Ok(None)) => Node::Gone,
+                        Ok(Err(_)) | Err(_) => Node::Unread,
+                    };
                 (name.clone(), state)
             }
         });

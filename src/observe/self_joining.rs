@@ -7,7 +7,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
 use kube::Api;
 
 use super::patience::soon;
-use super::{Observer, World};
+use super::{ClusterView, Observer};
+
+use crate::named;
 
 /// The words of a script, or of a program, that adds a member.
 const ADDS: [&str; 2] = ["member add", "MemberAdd"];
@@ -85,15 +87,21 @@ fn mounted_config_maps(spec: &PodSpec) -> BTreeSet<&str> {
 impl Observer {
     /// The part of the cluster's pods that adds their members to etcd: of the template, or a script
     /// in a ConfigMap that it mounts, read now. One that could not be read is left out.
-    pub async fn joins_by(&self, world: &World) -> Option<String> {
-        let spec = world.pod_template()?;
+    pub async fn joins_by(&self, view: &ClusterView) -> Option<String> {
+        let spec = view.pod_template()?;
         if let Some(found) = joins_by(spec) {
             return Some(found);
         }
         let client = self.client().clone();
-        let maps: Api<ConfigMap> = Api::namespaced(client, &world.cluster().namespace);
+        let maps: Api<ConfigMap> = Api::namespaced(client, &view.cluster().namespace);
         for name in mounted_config_maps(spec) {
-            let Ok(Ok(Some(map))) = soon(maps.get_opt(name)).await else {
+            let Ok(Ok(Some(map))) = soon(named::get_opt(
+                &maps,
+                "configMap.name of the pod's volume",
+                name,
+            ))
+            .await
+            else {
                 continue;
             };
             let mut texts = map.data.iter().flat_map(|data| data.values());

@@ -115,12 +115,24 @@ impl Settings {
             .map(|data| EtcdDirectories {
                 data,
                 wal: value("wal-dir"),
+                variables: BTreeMap::new(),
             })
     }
 
-    /// A text with the values of the container's variables in it.
-    pub(super) fn expand(&self, text: &str) -> String {
-        expanded(text, &self.variables)
+    /// A text with the values of the container's variables in it, and of these others.
+    pub(super) fn expand(&self, text: &str, others: &BTreeMap<String, String>) -> String {
+        let mut known = others.clone();
+        known.extend(self.variables.clone());
+        expanded(text, &known)
+    }
+
+    /// The variables of this container that a text names, and their values.
+    pub(super) fn named_in(&self, text: &str) -> BTreeMap<String, String> {
+        let named = |name: &str| text.contains(&format!("$({name})"));
+        let known = self.variables.iter().filter(|(name, _)| named(name));
+        known
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// The value of an environment variable, which need not be etcd's.

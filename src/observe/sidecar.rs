@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use super::belonging::controller;
 use super::settings::Settings;
 use super::ways::{Credentials, authority_in};
-use super::{Observer, World, containers, endpoints, pods};
+use super::{ClusterView, Observer, containers, endpoints, pods};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, PodName};
@@ -108,10 +108,10 @@ impl Observer {
     pub async fn sidecar(
         &self,
         cluster: &ClusterRef,
-        world: &World,
+        view: &ClusterView,
         pod: &PodName,
     ) -> Result<Option<Endpoint>, String> {
-        let Some(found) = world.pod(pod) else {
+        let Some(found) = view.pod(pod) else {
             return Ok(None);
         };
         let (Some(container), Some(address)) = (container(found), pods::address(found)) else {
@@ -129,7 +129,7 @@ impl Observer {
         Ok(Some(Endpoint {
             target: Target::Pod(pods::uid(found)),
             address: endpoints::with_port(address, port),
-            server_names: endpoints::dns_name(found, world.service(), &cluster.namespace)
+            server_names: endpoints::dns_name(found, view.service(), &cluster.namespace)
                 .into_iter()
                 .collect(),
             tls,

@@ -10,7 +10,7 @@ use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};
 use super::self_joining::joins_by;
 use super::teardown::{first_ordinal, replicas};
-use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
+use super::{ClusterView, Intents, ObserveError, Observer, belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
@@ -78,7 +78,7 @@ pub fn is_held(pod: &Pod) -> bool {
     gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
 }
 
-impl World {
+impl ClusterView {
     /// The first of these pods that exists, waits for a node and would start on the next claim: the
     /// identity guard holds only pods that are created without their claim.
     pub fn waiting_pod(&self, page: &Page, pods: &[PodName]) -> Option<PodName> {
@@ -217,7 +217,7 @@ impl Observer {
     pub fn may_start(
         &self,
         page: &Page,
-        world: &World,
+        view: &ClusterView,
         pod: &PodName,
         volume: &VolumeFinding,
         (list, snapshot): (Option<&[ListedMember]>, &Snapshot),
@@ -226,7 +226,7 @@ impl Observer {
         let start = Start {
             list,
             others_only: list.is_some_and(|list| all_are_elsewhere(list, snapshot, pod)),
-            ..self.start(page, world.stateful_set(), pod, volume)
+            ..self.start(page, view.stateful_set(), pod, volume)
         };
         may_start(&start, some_serve)
     }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
+use super::claims::CLAIM_NAME;
 use super::settings::Settings;
-use super::{Observer, World, etcd_container, pods, sidecar};
+use super::{ClusterView, Observer, etcd_container, pods, sidecar};
 use crate::etcd::Endpoint;
+use crate::named;
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, PodName, PodUid};
 
@@ -19,7 +21,7 @@ const SIDECAR_SCHEDULE: &str = "0 0 */3 * *";
 /// 64 MiB and creates the next one ahead.
 const RESERVED: u64 = 512 << 20;
 
-impl World {
+impl ClusterView {
     /// The endpoint of this pod's member, as a round asks it.
     pub fn endpoint_of(&self, pod: &PodName) -> Option<&Endpoint> {
         self.endpoint_at(&Target::Pod(pods::uid(self.pod(pod)?)))
@@ -90,14 +92,14 @@ impl Observer {
     pub async fn room(
         &self,
         cluster: &ClusterRef,
-        world: &World,
+        view: &ClusterView,
         pod: &PodName,
         database: u64,
     ) -> Option<u64> {
-        let claim = world.data_claim(pod)?;
+        let claim = view.data_claim(pod)?;
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client().clone(), &cluster.namespace);
-        let claim = claims.get_opt(&claim).await.ok()??;
+        let claim = named::get_opt(&claims, CLAIM_NAME, &claim).await.ok()??;
         let capacity = claim.status?.capacity?;
         let capacity = bytes(&capacity.get("storage")?.0)?;
         Some(capacity.saturating_sub(database.saturating_add(RESERVED)))

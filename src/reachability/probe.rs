@@ -53,7 +53,7 @@ impl Prober {
             Ok(Ok(answer)) => answer,
             Ok(Err(problem)) if is_alert(problem.as_ref()) => PeerAnswer::Mute,
             Ok(Err(problem)) => {
-                tracing::debug!(%peer, problem, "a peer did not answer");
+                tracing::debug!(%peer, problem, "peer did not answer");
                 PeerAnswer::Silent
             }
             Err(_) => PeerAnswer::Silent,

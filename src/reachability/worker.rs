@@ -30,6 +30,8 @@ use super::probe::Prober;
 use super::rule::{EndpointState, PeerAnswer, Round, Rule, Verdict};
 use super::slice::{self, Myself, SliceWriter};
 use crate::clock::{Clock, monotonic_now};
+use crate::lists;
+use crate::named;
 use crate::serve::admin::Checks;
 use crate::telemetry::metrics::Metrics;
 
@@ -137,10 +139,16 @@ impl EndpointWorker {
             async move { (name, prober.ask(*address).await) }
         });
         let service = async {
-            let asked = is_to_ask.then(|| in_time(self.services.get(&self.me.service)));
+            let asked = is_to_ask.then(|| {
+                in_time(named::get(
+                    &self.services,
+                    named::OF_OBJECT,
+                    &self.me.service,
+                ))
+            });
             futures::future::OptionFuture::from(asked).await
         };
-        let listed = in_time(self.slices.list(&listing));
+        let listed = in_time(lists::kept(&self.slices, &listing, |_| true));
         let (listed, service, answers) = tokio::join!(listed, service, join_all(asked));
         match service {
             Some(Ok(service)) => self.found(EndpointWriter::from_service(&service), begun),
@@ -151,7 +159,7 @@ impl EndpointWorker {
             return;
         };
         let listed = match listed {
-            Ok(listed) => listed.items,
+            Ok(listed) => listed,
             // An installation whose Service has a selector need not let replicas read the slices.
             Err(error) if writer == EndpointWriter::Selector && error.code() == Some(403) => return,
             Err(error) => {
@@ -256,10 +264,11 @@ impl EndpointWorker {
                 error = %error,
                 namespace,
                 service = self.me.service,
-                "{what}: this replica may not read the Service or keep its EndpointSlice, so nobody is sent here; apply the Role quorumgate-endpoints, or manifests/selector for a Service with a selector"
+                what,
+                "cannot read the Service or write the EndpointSlice, so no API server calls this replica; apply the Role quorumgate-endpoints, or manifests/selector for a Service with a selector"
             );
         } else {
-            warn!(error = %error, namespace, service = self.me.service, "{what} could not be looked after");
+            warn!(error = %error, namespace, service = self.me.service, what, "cannot look after the endpoints");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The age of a cluster's backups, where Leases tell it.
+//! The age of a cluster's backups, where Leases tell it, and restorations that fail.
 //!
 //! The etcd-backup-restore that leads renews a Lease for full snapshots and one for delta
 //! snapshots. The renewal of the first is the time of the snapshot, or in older versions the time
@@ -14,11 +14,14 @@ use kube::Api;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Run;
-use super::condition::{Said, put};
+use super::condition::{ConditionText, put};
+use super::initialisations::Initialisations;
 use super::look::Look;
+use super::run::Run;
 use crate::api::condition;
+use crate::named;
 use crate::observe::snapshot_leases;
+use crate::quorum::ClusterRef;
 
 /// The time until the Leases are read again.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -28,6 +31,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Backups {
     read: Option<Instant>,
     known: Known,
+    initialisations: Initialisations,
 }
 
 #[derive(Debug, Default)]
@@ -73,9 +77,16 @@ impl Renewals {
 }
 
 impl Backups {
-    /// Reads the Leases, if there may be some and they were not read lately.
+    /// The initialisations of the members' data.
+    pub(super) fn initialisations(&self) -> &Initialisations {
+        &self.initialisations
+    }
+
+    /// Reads how members are initialised, and the Leases, if there may be some and they were not
+    /// read lately.
     pub(super) async fn read(&mut self, run: &Run, look: &Look) {
-        let Some(names) = look.world.stateful_set().and_then(snapshot_leases) else {
+        self.initialisations.read_metrics(run, look).await;
+        let Some(names) = look.view.stateful_set().and_then(snapshot_leases) else {
             self.known = Known::NoLease;
             return;
         };
@@ -86,13 +97,16 @@ impl Backups {
         }
         self.read = Some(now);
         let leases: Api<Lease> = Api::namespaced(run.client.clone(), &look.page.cluster.namespace);
-        match tokio::try_join!(leases.get_opt(&names.full), leases.get_opt(&names.delta)) {
+        match tokio::try_join!(
+            named::get_opt(&leases, named::OF_OBJECT, &names.full),
+            named::get_opt(&leases, named::OF_OBJECT, &names.delta)
+        ) {
             Ok((full, delta)) => {
                 let renewals = Renewals::of(full.as_ref(), delta.as_ref());
                 self.known = renewals.map_or(Known::NoLease, Known::Renewed);
             }
             Err(error) => {
-                warn!(cluster = %look.page.cluster, %error, "the Leases of its snapshots could not be read, so the age of its backups is not told");
+                warn!(cluster = %look.page.cluster, %error, "cannot read the Leases of the snapshots: the age of the backups is unknown");
             }
         }
     }
@@ -107,14 +121,18 @@ impl Backups {
         known.collect()
     }
 
-    /// Shows the age in a condition, and takes it away where no Lease tells of backups any more.
+    /// Shows restorations that fail in a condition, and the age in another one, which goes where no
+    /// Lease tells of backups any more.
     pub(super) fn show(
         &self,
+        cluster: &ClusterRef,
         conditions: &mut Vec<Condition>,
         max_age: Duration,
         generation: Option<i64>,
         now: &Time,
     ) {
+        self.initialisations
+            .show(conditions, cluster, generation, now);
         let renewals = match &self.known {
             Known::Nothing => return,
             Known::NoLease => {
@@ -137,7 +155,7 @@ impl Backups {
 }
 
 /// The report on the backups. Its words have times and no ages, since those change all the time.
-fn said(renewals: &Renewals, max_age: Duration, now: Timestamp) -> Said {
+fn said(renewals: &Renewals, max_age: Duration, now: Timestamp) -> ConditionText {
     let limit = SignedDuration::try_from(max_age).unwrap_or(SignedDuration::MAX);
     let is_over = |at: Timestamp| now.duration_since(at) > limit;
     let at = |at: Timestamp| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -249,7 +267,8 @@ mod tests {
         };
         let mut conditions = Vec::new();
         let mut show = |backups: &Backups| {
-            backups.show(&mut conditions, DAY, Some(3), &Time(at(2)));
+            let cluster = ClusterRef::new("db", "etcd");
+            backups.show(&cluster, &mut conditions, DAY, Some(3), &Time(at(2)));
             let shown = conditions
                 .iter()
                 .map(|c| (c.type_.clone(), c.reason.clone()));

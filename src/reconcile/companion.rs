@@ -18,8 +18,9 @@ use kube::core::{Selector, SelectorExt as _};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use tracing::info;
 
-use super::MANAGER;
+use super::run::MANAGER;
 use crate::api::{QuorumDisruptionBudget, Removal, names};
+use crate::lists;
 use crate::quorum::{ClusterRef, Policy, SmallCluster};
 
 /// The action that the companion needs.
@@ -183,21 +184,21 @@ impl Wanted<'_> {
     pub(super) async fn apply(&self, client: &Client, members: &[Pod]) -> Result<(), Error> {
         let cluster = self.budget.cluster();
         let pdbs: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &cluster.namespace);
-        let existing = pdbs.list(&ListParams::default()).await?;
+        let existing = lists::kept(&pdbs, &ListParams::default(), |_| true).await?;
         let name = name_of(&cluster);
-        let done = match self.step(existing.items.iter(), members) {
+        let done = match self.step(existing.iter(), members) {
             Step::Nothing => return Ok(()),
             Step::Create(pdb) => {
-                info!(%cluster, min_available = self.min_available, "created a PodDisruptionBudget for planners");
+                info!(%cluster, min_available = self.min_available, "PodDisruptionBudget for planners created");
                 pdbs.create(&PostParams::default(), &pdb).await.map(drop)
             }
             Step::Replace(pdb) => {
-                info!(%cluster, min_available = self.min_available, "brought the PodDisruptionBudget for planners up to date");
+                info!(%cluster, min_available = self.min_available, "PodDisruptionBudget for planners updated");
                 let params = PostParams::default();
                 pdbs.replace(&name, &params, &pdb).await.map(drop)
             }
             Step::Delete(only) => {
-                info!(%cluster, "another PodDisruptionBudget selects the members: deleted the one for planners");
+                info!(%cluster, "PodDisruptionBudget for planners deleted: another one selects the members");
                 let params = DeleteParams::default().preconditions(only);
                 pdbs.delete(&name, &params).await.map(drop)
             }

@@ -2,8 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::Run;
-use crate::ledger::{LedgerError, Page};
+use super::operation::{Report, Turn};
 
 /// Replaces the condition of the same type. The transition time is kept if the status is unchanged.
 pub(super) fn put(conditions: &mut Vec<Condition>, mut shown: Condition) {
@@ -26,40 +25,41 @@ pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Co
 }
 
 /// The report of a duty by a condition: the status, the reason and the words.
-pub(super) type Said = (&'static str, &'static str, String);
+pub(super) type ConditionText = (&'static str, &'static str, String);
 
-/// Writes the condition of this type to the budget on the page, if its status, its reason or its
-/// words changed. Returns whether the reason is another one. A cluster that never had a cause for
-/// the condition gets none as long as all is well.
-pub(super) async fn write(
-    run: &Run,
-    page: &Page,
+/// The report by one condition. A cluster that never had a cause for the condition gets none as
+/// long as all is well.
+pub(super) fn report(
+    turn: &Turn<'_>,
     kind: &'static str,
-    said: &Said,
+    said: ConditionText,
     had_cause: bool,
-) -> Result<bool, LedgerError> {
-    let conditions = page.status().map(|status| status.conditions.as_slice());
-    let shown = find(conditions.unwrap_or_default(), kind);
-    if !is_due(shown, said, had_cause) {
-        return Ok(false);
-    }
-    let (is, reason, message) = said;
-    let condition = Condition {
-        type_: kind.into(),
-        status: (*is).into(),
-        reason: (*reason).into(),
-        message: message.clone(),
-        last_transition_time: Time(run.clock.now()),
-        observed_generation: page.budget().metadata.generation,
-    };
-    let written = run.ledger().write_status(page, |status| {
+) -> Report {
+    let now = Time(turn.run.clock.now());
+    let generation = turn.look.page.budget().metadata.generation;
+    Box::new(move |status| {
+        let shown = find(&status.conditions, kind);
+        if !is_due(shown, &said, had_cause) {
+            return;
+        }
+        let (is, reason, message) = &said;
+        let condition = Condition {
+            type_: kind.into(),
+            status: (*is).into(),
+            reason: (*reason).into(),
+            message: message.clone(),
+            last_transition_time: now.clone(),
+            observed_generation: generation,
+        };
         put(&mut status.conditions, condition);
-    });
-    written.await?;
-    Ok(shown.is_none_or(|shown| shown.reason != *reason))
+    })
 }
 
-fn is_due(shown: Option<&Condition>, (is, reason, message): &Said, had_cause: bool) -> bool {
+fn is_due(
+    shown: Option<&Condition>,
+    (is, reason, message): &ConditionText,
+    had_cause: bool,
+) -> bool {
     match shown {
         Some(shown) => shown.status != *is || shown.reason != *reason || shown.message != *message,
         None => *is != "True" || had_cause,

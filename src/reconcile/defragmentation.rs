@@ -5,42 +5,42 @@
 //! it leads no longer. A grant whose holder is gone is settled by any replica, when its age says
 //! that nobody can be at it any more, and the member does not say otherwise.
 
-mod calls;
-pub(super) mod gather;
+pub(super) mod calls;
+mod carry_out;
+mod gather;
+mod report;
 mod runs;
-mod steps;
-mod tell;
+mod step;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::info;
 
-use super::Run;
 use super::condition::find;
-use super::look::{self, Look, Problem, ReadPermit};
-use super::workers::{RESYNC, Wake};
-use crate::api::{cause_kind, condition};
-use crate::causes::causes;
-use crate::ledger::Page;
-use crate::observe::{self, ObserveError};
-use crate::plan::defragmentation::{
-    Call, Disarm, Mode, Next, Refusal, Step, disarm, next, progress,
+use super::look::{Look, ReconcileError};
+use super::operation::{
+    Applied, Ended, Made, Next, Operation, Permission, Permit, Report, Rest, Turn,
 };
+use super::run::Run;
+use crate::api::{cause_kind, condition};
+use crate::judge::Maintenance;
+use crate::ledger::Page;
+use crate::observe::ObserveError;
+use crate::plan::defragmentation::{self as plan, Call, Disarm, Mode, Refusal, disarm, progress};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{ClusterRef, Snapshot};
-pub(super) use calls::Calls;
-use gather::{Gathered, Known, Open, gather, open, request};
-use steps::STEP;
-use tell::Story;
+use carry_out::Leadership;
+use gather::{Input, Known, gather, open, request};
+use step::{Step, Wait};
 
 /// The longest time between two looks of which the first still says that all have served.
 const GAP: Duration = Duration::from_secs(6);
-/// The pauses: while a run of this process is under way, while all members have to serve for a
-/// while, while another process holds the permission, between two looks at a cluster with something
-/// to report, and after a failure.
+/// The pauses: after a step, while a run of this process is under way, while all members have to
+/// serve for a while, while another process holds the permission, between two looks at a cluster
+/// with something to report, and after a failure.
+const STEP: Duration = Duration::from_millis(100);
 const RUNNING: Duration = Duration::from_millis(500);
 const SERVING: Duration = Duration::from_secs(1);
 const OF_ANOTHER: Duration = Duration::from_secs(5);
@@ -50,46 +50,239 @@ const AFTER_FAILURE: Duration = Duration::from_secs(10);
 /// The bytes that a look at the sizes alone takes for worth a closer look. No run frees less.
 const WORTH: u64 = 32 << 20;
 
-/// Looks after the defragmentation of one cluster until cancelled. The observer wakes it when a
-/// look at the members shows that there may be something to do.
-pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
-    let mut leading = run.leading.begun_now();
-    let mut driver = Driver {
-        run,
-        cluster,
-        served: None,
-        moved: None,
-        leadership_stays_until: None,
-        at_work: false,
-    };
-    let mut woken = false;
-    loop {
-        let leads = leading.now();
-        let pause = if woken && leads || driver.at_work || driver.is_open() {
-            Box::pin(driver.turn(leads)).await
+/// The defragmentation of one cluster.
+#[derive(Default)]
+pub(super) struct Defragmentation {
+    /// Since when every voter has served, and the last look that said so.
+    served: Option<(Instant, Instant)>,
+    leadership: Leadership,
+    /// The call of this process, as it was before the members were asked: one that serves serves
+    /// after the call.
+    call: Call,
+    /// The sequence number of another process's permission that was over at the last turn. The
+    /// process that made the call settles first, since it alone knows how the call ended.
+    over: Option<u64>,
+    /// The generation of the budget, and the request on it, at the last turn.
+    asked: Option<(Option<i64>, Option<String>)>,
+}
+
+impl Defragmentation {
+    /// Notes whether all voters serve. Returns for how long they have.
+    fn note_served(&mut self, snapshot: &Snapshot, now: Instant) -> Duration {
+        let all = snapshot.all_voters_serve();
+        let before = self.served.take();
+        let before = before.filter(|(_, last)| now.saturating_duration_since(*last) < GAP);
+        let since = before.map_or(now, |(since, _)| since);
+        self.served = all.then_some((since, now));
+        if all {
+            now.saturating_duration_since(since)
         } else {
-            RESYNC
-        };
-        woken = false;
-        let until = driver.run.clock.instant() + pause;
-        let asked = driver.asked();
-        loop {
-            tokio::select! {
-                () = wake.for_defragmentation() => woken = true,
-                () = leading.changed() => break,
-                () = tokio::time::sleep_until(until) => break,
+            Duration::ZERO
+        }
+    }
+
+    /// The next move while nothing runs.
+    fn begin_or_rest(look: &Look, input: &Input) -> Next<Step, Wait> {
+        let facts = &input.facts;
+        let alarms = disarm(&look.snapshot, facts);
+        if let Disarm::Disarm(members) = alarms {
+            return Next::Act(vec![Step::Disarm(members)]);
+        }
+        let next = |facts| plan::next(&look.snapshot, &look.page.grants, facts);
+        match next(facts) {
+            plan::Next::Act(plan::Step::Grant { pod, due }) => {
+                Next::Act(vec![Step::Grant { pod, due }])
             }
-            // The observer wakes at each of its looks. Only a new request and new settings shorten
-            // a pause.
-            if pause == RESYNC || driver.asked() != asked {
-                break;
-            }
+            plan::Next::Wait {
+                because: Refusal::ServingTooShort { .. },
+                ..
+            } => match next(&facts.after_a_while()) {
+                plan::Next::Act(_) => Next::Wait(Wait::Serving),
+                later => Next::Wait(Wait::Resting(later, alarms)),
+            },
+            next => Next::Wait(Wait::Resting(next, alarms)),
         }
     }
 }
 
-/// Whether a look of the observer shows that a closer look may find something to do.
-pub(super) fn is_worth_a_look(look: &Look) -> bool {
+impl Operation for Defragmentation {
+    const NAME: &'static str = "defragmentation";
+    type Input = Input;
+    type Step = Step;
+    type Wait = Wait;
+
+    /// A permission is open, by the cache. The process that holds it need not lead.
+    fn is_at_work(&mut self, run: &Run, cluster: &ClusterRef, _leads: bool) -> bool {
+        let budget = run.watches.budgets.of(cluster);
+        let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
+        let grants = status.into_iter().flat_map(|status| &status.grants);
+        let mut causes = grants.flat_map(|grant| &grant.causes);
+        causes.any(|cause| cause.kind == cause_kind::DEFRAGMENT)
+    }
+
+    /// A new request and new settings shorten a pause.
+    fn is_asked_anew(&mut self, run: &Run, cluster: &ClusterRef) -> bool {
+        let budget = run.watches.budgets.of(cluster);
+        let asked = budget.map(|budget| (budget.metadata.generation, request(&budget)));
+        let is_new = self.asked != asked;
+        self.asked = asked;
+        is_new
+    }
+
+    fn before_members(&mut self, run: &Run, page: &Page) {
+        let open = open(page);
+        let ours = open.filter(|open| open.holder == run.me);
+        self.call = run.calls.of(&page.cluster, ours.map(|open| open.seq));
+    }
+
+    async fn gather(&mut self, turn: &Turn<'_>) -> Result<Option<Input>, ReconcileError> {
+        let Turn { run, look, .. } = *turn;
+        let is_open = open(&look.page).is_some();
+        let may_begin = || turn.leads && is_worth_a_closer_look(look);
+        if !is_open && !may_begin() {
+            return Ok(None);
+        }
+        let known = Known {
+            served_for: self.note_served(&look.snapshot, turn.asked),
+            leadership_stays: self.leadership.stays(turn.asked),
+            call: self.call,
+        };
+        let input = gather(run, look, known).boxed().await;
+        let mut input = input.map_err(ObserveError::Spec)?;
+        let over = input.open.as_ref().and_then(|open| {
+            let seen = progress(&look.snapshot, &open.pod, &open.holder, &input.facts);
+            let settle_time = run.settings.settle_time;
+            let ledger = run.ledger();
+            let is_over = ledger.is_defragmentation_over(&look.page, &open.pod, seen, settle_time);
+            is_over.then_some((open.seq, open.holder == run.me, seen))
+        });
+        let before = std::mem::replace(&mut self.over, over.map(|(seq, ..)| seq));
+        input.over = over
+            .filter(|(seq, ours, _)| *ours || before == Some(*seq))
+            .map(|(_, _, seen)| seen);
+        Ok(Some(input))
+    }
+
+    fn next(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
+        let Turn { run, look, .. } = *turn;
+        let facts = &input.facts;
+        let Some(open) = &input.open else {
+            return Self::begin_or_rest(look, input);
+        };
+        if open.holder == run.me {
+            let pod = open.pod.clone();
+            match plan::next(&look.snapshot, &look.page.grants, facts) {
+                // Another replica leads, and waits until the permission is gone.
+                plan::Next::Act(plan::Step::MoveLeader { .. } | plan::Step::Begin { .. })
+                    if !turn.leads =>
+                {
+                    return Next::Act(vec![Step::GiveUp { pod, because: None }]);
+                }
+                // What failed is not tried again.
+                plan::Next::Act(plan::Step::MoveLeader { .. })
+                    if self.leadership.was_moved_under(open.seq) =>
+                {
+                    return Next::Act(vec![Step::GiveUp { pod, because: None }]);
+                }
+                plan::Next::Act(plan::Step::MoveLeader { pod, to }) => {
+                    return Next::Act(vec![Step::MoveLeader { pod, to }]);
+                }
+                plan::Next::Act(plan::Step::Begin { pod }) => {
+                    return Next::Act(vec![Step::Begin { pod }]);
+                }
+                plan::Next::Act(plan::Step::GiveUp { pod, because }) => {
+                    let because = Some(because);
+                    return Next::Act(vec![Step::GiveUp { pod, because }]);
+                }
+                plan::Next::Act(plan::Step::Settle { .. } | plan::Step::Grant { .. })
+                | plan::Next::Watch { .. }
+                | plan::Next::Wait { .. }
+                | plan::Next::Nothing => {}
+            }
+        }
+        if let Some(seen) = input.over {
+            let pod = open.pod.clone();
+            return Next::Act(vec![Step::Settle { pod, seen }]);
+        }
+        Next::Wait(Wait::Running(facts.call == Call::Running))
+    }
+
+    fn permit(&self, turn: &Turn<'_>, input: &Input, step: &Step) -> Option<Permit> {
+        let (pod, begins) = match step {
+            Step::Grant { pod, .. } => (pod, None),
+            Step::Begin { pod } => {
+                let snapshot = &turn.look.snapshot;
+                let member = snapshot.member(&pod.name)?;
+                let now = turn.run.clock.now();
+                let begins = runs::begun(snapshot, member, &pod.name, &input.facts, now);
+                (pod, Some(begins))
+            }
+            _ => return None,
+        };
+        Some(Permit::Maintenance(Box::new(Maintenance::Defragment {
+            pod: pod.clone(),
+            holder: turn.run.me.clone(),
+            timeout: input.facts.settings.timeout,
+            begins,
+        })))
+    }
+
+    async fn apply(
+        &mut self,
+        turn: &Turn<'_>,
+        input: &Input,
+        step: &Step,
+        permission: Option<Permission>,
+    ) -> Result<Applied, ReconcileError> {
+        let leadership = &mut self.leadership;
+        let done = carry_out::carry_out(leadership, turn, input, step, permission);
+        let applied = done.boxed().await?;
+        if let (Step::GiveUp { .. } | Step::Settle { .. }, Applied::Done) = (step, &applied) {
+            self.served = None;
+        }
+        Ok(applied)
+    }
+
+    fn report(
+        &self,
+        turn: &Turn<'_>,
+        input: &Input,
+        next: &Next<Step, Wait>,
+        _: &Made<'_, Step>,
+    ) -> Option<Report> {
+        match next {
+            Next::Wait(wait) if turn.leads => report::report(turn, input, wait),
+            Next::Act(_) | Next::Wait(_) => None,
+        }
+    }
+
+    fn rest(
+        &mut self,
+        turn: &Turn<'_>,
+        input: &Input,
+        next: &Next<Step, Wait>,
+        made: &Made<'_, Step>,
+    ) -> Rest {
+        match (next, &made.ended) {
+            (Next::Act(_), Some((step, Ended::Refused(because)))) => {
+                info!(cluster = %turn.cluster, %step, %because, "defragmentation refused");
+                Rest::NotBefore(AFTER_FAILURE)
+            }
+            (Next::Act(_), Some((_, Ended::Failed(_)))) => Rest::NotBefore(AFTER_FAILURE),
+            (Next::Act(_), _) => Rest::NotBefore(STEP),
+            (Next::Wait(Wait::Running(_)), _) => {
+                let open = input.open.as_ref();
+                let ours = open.is_some_and(|open| open.holder == turn.run.me);
+                Rest::NotBefore(if ours { RUNNING } else { OF_ANOTHER })
+            }
+            (Next::Wait(Wait::Serving), _) => Rest::NotBefore(SERVING),
+            (Next::Wait(Wait::Resting(..)), _) => Rest::Asleep(LONG),
+        }
+    }
+}
+
+/// Whether a look shows that a closer look may find something to do.
+fn is_worth_a_closer_look(look: &Look) -> bool {
     let Ok(wishes) = look.page.budget().spec.defragmentation() else {
         return false;
     };
@@ -128,186 +321,4 @@ fn is_requested(page: &Page) -> bool {
         let mut pods = status.members.iter().filter_map(|m| m.pod.as_deref());
         !pods.all(served)
     })
-}
-
-/// The driver of one cluster.
-struct Driver {
-    run: Arc<Run>,
-    cluster: ClusterRef,
-    /// Since when every voter has served, and the last look that said so.
-    served: Option<(Instant, Instant)>,
-    /// The sequence number of the permission under which leadership was moved.
-    moved: Option<u64>,
-    /// The time until which leadership is not moved, because etcd refused to.
-    leadership_stays_until: Option<Instant>,
-    /// Whether the last turn left something to do soon.
-    at_work: bool,
-}
-
-impl Driver {
-    /// The generation of the budget, and the request on it, by the cache.
-    fn asked(&self) -> Option<(Option<i64>, Option<String>)> {
-        let budget = self.run.watches.budgets.of(&self.cluster)?;
-        Some((budget.metadata.generation, request(&budget)))
-    }
-
-    /// Whether a permission is open, by the cache.
-    fn is_open(&self) -> bool {
-        let budget = self.run.watches.budgets.of(&self.cluster);
-        let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
-        let mut causes = status
-            .into_iter()
-            .flat_map(|s| &s.grants)
-            .flat_map(|g| &g.causes);
-        causes.any(|cause| cause.kind == cause_kind::DEFRAGMENT)
-    }
-
-    /// Takes one turn. Returns when to take the next.
-    async fn turn(&mut self, leads: bool) -> Duration {
-        let permit = ReadPermit::wait(&self.run).await;
-        let ended = self.look_and_step(leads, permit).boxed().await;
-        let pause = match ended {
-            Ok(pause) => pause,
-            Err(Problem::Ledger(error)) if error.begin_again() => STEP,
-            Err(problem) => {
-                let because = causes(&problem);
-                warn!(cluster = %self.cluster, because, "could not look after its defragmentation");
-                AFTER_FAILURE
-            }
-        };
-        self.at_work = pause < LONG;
-        pause
-    }
-
-    async fn look_and_step(
-        &mut self,
-        leads: bool,
-        permit: ReadPermit,
-    ) -> Result<Duration, Problem> {
-        let run = Arc::clone(&self.run);
-        let Some((page, world)) = look::read(&run, &self.cluster, permit).await? else {
-            return Ok(RESYNC);
-        };
-        let open = open(&page);
-        let ours = open.as_ref().filter(|open| open.holder == run.me);
-        // The members are asked after this, so one that serves serves after the call.
-        let call = run.calls.of(&self.cluster, ours.map(|open| open.seq));
-        let asked = run.clock.instant();
-        let observe::Look {
-            world,
-            snapshot,
-            round,
-        } = Box::pin(run.observer.watch(&page, world, run.observer.prober())).await?;
-        let look = Look {
-            page,
-            world,
-            snapshot,
-            round,
-        };
-        let known = Known {
-            served_for: self.note_served(&look.snapshot, asked),
-            leadership_stays: self
-                .leadership_stays_until
-                .is_some_and(|until| asked < until),
-            call,
-        };
-        let gathered = gather(&run, &look, known).boxed().await;
-        let gathered = gathered.map_err(ObserveError::Spec)?;
-        match &open {
-            Some(open) if open.holder == run.me => {
-                self.go_on(&look, &gathered, open, leads).boxed().await
-            }
-            Some(open) => self.watch(&look, &gathered, open, leads).boxed().await,
-            None if leads => self.rest_or_begin(&look, &gathered).boxed().await,
-            None => Ok(RESYNC),
-        }
-    }
-
-    /// Goes on with the run under the permission of this process.
-    async fn go_on(
-        &mut self,
-        look: &Look,
-        gathered: &Gathered,
-        open: &Open,
-        leads: bool,
-    ) -> Result<Duration, Problem> {
-        match next(&look.snapshot, &look.page.grants, &gathered.facts) {
-            // Another replica leads, and waits until the permission is gone.
-            Next::Act(Step::MoveLeader { .. } | Step::Begin { .. }) if !leads => {
-                self.give_up(look, &open.pod, None).await
-            }
-            Next::Act(Step::MoveLeader { pod, to }) => self.move_leader(look, open, &pod, to).await,
-            Next::Act(Step::Begin { pod }) => Ok(self.begin(look, gathered, &pod).await),
-            Next::Act(Step::GiveUp { pod, because }) => {
-                self.give_up(look, &pod, Some(&because)).await
-            }
-            Next::Act(Step::Settle { .. } | Step::Grant { .. })
-            | Next::Watch { .. }
-            | Next::Wait { .. }
-            | Next::Nothing => self.watch(look, gathered, open, leads).await,
-        }
-    }
-
-    /// Begins the next run, or says what holds it back.
-    async fn rest_or_begin(
-        &mut self,
-        look: &Look,
-        gathered: &Gathered,
-    ) -> Result<Duration, Problem> {
-        let facts = &gathered.facts;
-        let alarms = disarm(&look.snapshot, facts);
-        if let Disarm::Disarm(members) = &alarms {
-            return Ok(self.disarm(look, members).await);
-        }
-        let mut next = next(&look.snapshot, &look.page.grants, facts);
-        if let Next::Act(Step::Grant { pod, due }) = &next {
-            return Ok(self.grant(look, gathered, pod, *due).await);
-        }
-        if let Next::Wait { because, .. } = &next
-            && matches!(because, Refusal::ServingTooShort { .. })
-        {
-            next = self::next(&look.snapshot, &look.page.grants, &facts.after_a_while());
-            if let Next::Act(_) = next {
-                return Ok(SERVING);
-            }
-        }
-        let story = Story::Resting(&next, &alarms);
-        tell::show(&self.run, look, gathered, &story).await?;
-        Ok(LONG)
-    }
-
-    /// Notes whether all voters serve. Returns for how long they have.
-    fn note_served(&mut self, snapshot: &Snapshot, now: Instant) -> Duration {
-        let all = snapshot.all_voters_serve();
-        let before = self.served.take();
-        let before = before.filter(|(_, last)| now.saturating_duration_since(*last) < GAP);
-        let since = before.map_or(now, |(since, _)| since);
-        self.served = all.then_some((since, now));
-        if all {
-            now.saturating_duration_since(since)
-        } else {
-            Duration::ZERO
-        }
-    }
-
-    /// Watches a run, of this process or another one, and settles its permission when it is over.
-    async fn watch(
-        &mut self,
-        look: &Look,
-        gathered: &Gathered,
-        open: &Open,
-        leads: bool,
-    ) -> Result<Duration, Problem> {
-        let facts = &gathered.facts;
-        let seen = progress(&look.snapshot, &open.pod, &open.holder, facts);
-        if self.settle(look, open, seen).await? {
-            return Ok(STEP);
-        }
-        let ours = open.holder == self.run.me;
-        if leads {
-            let story = Story::Running(open, facts.call == Call::Running);
-            tell::show(&self.run, look, gathered, &story).await?;
-        }
-        Ok(if ours { RUNNING } else { OF_ANOTHER })
-    }
 }

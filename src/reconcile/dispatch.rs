@@ -12,10 +12,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::enrol::{Bounds, Enrolment};
-use super::watches::{Change, SetSight};
+use super::cluster;
+use super::enrol::Enrolment;
+use super::run::{Bounds, Run};
+use super::watches::{Change, StatefulSetState};
 use super::workers::{Broke, RESYNC, Wake, Workers};
-use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -34,18 +35,18 @@ struct Dispatch<'a> {
     enrolment: Enrolment,
     /// The time of the next check of enrolment.
     enrol_at: Instant,
-    nodes: HashMap<String, NodeSight>,
-    sets: HashMap<ClusterRef, SetSight>,
+    nodes: HashMap<String, NodeState>,
+    sets: HashMap<ClusterRef, StatefulSetState>,
 }
 
 /// The properties of a node that matter for its pods.
 #[derive(Debug, PartialEq)]
-struct NodeSight {
+struct NodeState {
     ready: Option<String>,
     taints: Vec<Taint>,
 }
 
-impl NodeSight {
+impl NodeState {
     fn of(node: &Node) -> Self {
         let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref());
         let mut conditions = conditions.unwrap_or_default().iter();
@@ -66,10 +67,7 @@ pub(super) async fn until_cancelled(
     supervisor: &Supervisor,
     cancel: &CancellationToken,
 ) {
-    let bounds = Bounds {
-        named: run.settings.namespaces.clone(),
-        own: run.settings.lease_namespace.clone(),
-    };
+    let bounds = Bounds::of(&run.settings);
     let now = run.clock.instant();
     let mut dispatch = Dispatch {
         run,
@@ -79,6 +77,7 @@ pub(super) async fn until_cancelled(
             bounds,
             run.settings.settle_time,
             run.settings.enforcement,
+            Arc::clone(&run.events),
         ),
         enrol_at: now,
         nodes: HashMap::new(),
@@ -138,9 +137,8 @@ impl Dispatch<'_> {
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
                 for wake in self.workers.within(&namespace) {
-                    wake.observer();
                     // Steps that evict wait for a budget that allows the eviction.
-                    wake.rollout();
+                    wake.look();
                 }
             }
             Change::Namespace { name, outage } => {
@@ -149,7 +147,7 @@ impl Dispatch<'_> {
                         Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
                     }
-                    wake.observer();
+                    wake.look();
                 }
                 self.enrol_within(BURST);
             }
@@ -159,7 +157,7 @@ impl Dispatch<'_> {
                         Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
                     }
-                    wake.observer();
+                    wake.look();
                 }
             }
             Change::Node(name) => self.node(&name),
@@ -172,8 +170,7 @@ impl Dispatch<'_> {
     fn wake(&self, cluster: &ClusterRef) {
         if let Some(wake) = self.workers.of(cluster) {
             wake.ledger();
-            wake.observer();
-            wake.rollout();
+            wake.look();
         }
     }
 
@@ -228,7 +225,7 @@ impl Dispatch<'_> {
     /// Records the present state of a node. Returns whether a property changed that matters for its
     /// pods. Nodes write their status often.
     fn sight_node(&mut self, name: &str) -> bool {
-        let sight = self.run.watches.node(name).map(|node| NodeSight::of(&node));
+        let sight = self.run.watches.node(name).map(|node| NodeState::of(&node));
         if self.nodes.get(name) == sight.as_ref() {
             return false;
         }
@@ -250,9 +247,8 @@ impl Dispatch<'_> {
             .clusters_of_pods(|pod| pod.node() == Some(name));
         for cluster in here {
             if let Some(wake) = self.workers.of(&cluster) {
-                wake.observer();
                 // The node decides whether a silent member counts as down.
-                wake.rollout();
+                wake.look();
             }
         }
     }
@@ -290,35 +286,15 @@ impl Dispatch<'_> {
     }
 }
 
-/// The duties for each cluster.
+/// The loop for each cluster.
 fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, Begin)> {
     |cluster, wake| {
-        let begins = |keep: fn(Arc<Run>, ClusterRef, Arc<Wake>) -> Duty| -> Begin {
-            let (run, cluster, wake) = (Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-            Box::new(move || keep(Arc::clone(&run), cluster.clone(), Arc::clone(&wake)))
-        };
-        vec![
-            (
-                "worker of a ledger",
-                begins(|run, cluster, wake| Box::pin(ledger_worker::keep(run, cluster, wake))),
-            ),
-            (
-                "observer of a cluster",
-                begins(|run, cluster, wake| Box::pin(status_worker::keep(run, cluster, wake))),
-            ),
-            (
-                "rollout of a cluster",
-                begins(|run, cluster, wake| Box::pin(rollout::keep(run, cluster, wake))),
-            ),
-            (
-                "defragmentation of a cluster",
-                begins(|run, cluster, wake| Box::pin(defragmentation::keep(run, cluster, wake))),
-            ),
-            (
-                "replacement of members",
-                begins(|run, cluster, wake| Box::pin(replacement::keep(run, cluster, wake))),
-            ),
-        ]
+        let run = Arc::clone(run);
+        let begin: Begin = Box::new(move || {
+            let (run, cluster, wake) = (Arc::clone(&run), cluster.clone(), Arc::clone(&wake));
+            Box::pin(cluster::keep(run, cluster, wake))
+        });
+        vec![("loop of a cluster", begin)]
     }
 }
 
@@ -329,7 +305,7 @@ fn broke(run: &Arc<Run>) -> Broke {
     Arc::new(move |cluster, duty, how, rest| {
         error!(
             %cluster, duty, %how, begins_again_after = ?rest,
-            "what is done for one cluster broke off: a bug, so report it; other clusters are looked after as ever"
+            "worker ended unexpectedly and starts again (please report)"
         );
         run.metrics.duty_broke(duty);
         if let Some(budget) = run.watches.budgets.of(cluster) {

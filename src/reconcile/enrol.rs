@@ -15,39 +15,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::MANAGER;
 use super::in_force::is_gated;
+use super::run::{Bounds, MANAGER};
 use super::undo;
-use super::watches::{SetSight, SlimPod, Watches};
+use super::watches::{SlimPod, StatefulSetState, Watches};
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
-use crate::observe::{named_after, opts_out};
+use crate::lists;
+use crate::named;
+use crate::observe::opts_out;
 use crate::quorum::ClusterRef;
-
-/// The namespaces in which the gate acts.
-#[derive(Debug, Clone)]
-pub(super) struct Bounds {
-    /// The namespaces that were named. Empty for all.
-    pub(super) named: Vec<String>,
-    /// The gate's own namespace.
-    pub(super) own: String,
-}
-
-impl Bounds {
-    /// Whether StatefulSets may be enrolled in this namespace. Never in `kube-system` and never in
-    /// the gate's own: the gate must not stand between Kubernetes and itself, nor between itself
-    /// and its own pods.
-    pub(super) fn contain(&self, namespace: &str) -> bool {
-        let asked_for = self.named.is_empty() || self.named.iter().any(|name| name == namespace);
-        asked_for && namespace != "kube-system" && namespace != self.own
-    }
-}
+use crate::telemetry::events::{Notice, Notices, Severity};
 
 /// Whether the gate created this budget.
 pub(super) fn made_here(budget: &QuorumDisruptionBudget) -> bool {
@@ -61,6 +45,8 @@ struct Work {
     label: BTreeSet<String>,
     /// The clusters to create a budget for.
     create: BTreeSet<ClusterRef>,
+    /// The clusters whose namespace has as many budgets as the gate creates.
+    beyond: BTreeSet<ClusterRef>,
     /// Budgets that the gate created and that seem to guard nothing any more.
     abandoned: BTreeSet<ClusterRef>,
     /// Labelled namespaces without enrolled clusters.
@@ -70,7 +56,7 @@ struct Work {
 /// The cached facts that enrolment depends on. They may be of ten thousand clusters, so no objects
 /// are copied.
 struct Cached<'a> {
-    sets: &'a [(ClusterRef, SetSight)],
+    sets: &'a [(ClusterRef, StatefulSetState)],
     /// The clusters with budgets, each with whether the gate created its budget.
     budgets: &'a [(ClusterRef, bool)],
     /// The clusters that have pods, which are searched only if a budget has lost its StatefulSet.
@@ -99,8 +85,10 @@ impl Cached<'_> {
             .union(&asking)
             .map(|cluster| cluster.namespace.as_str())
             .collect();
+        let (create, beyond) = self.within_bounds(&asking, &guarded);
         let mut work = Work {
-            create: asking.difference(&guarded).copied().cloned().collect(),
+            create,
+            beyond,
             abandoned: self.abandoned(),
             ..Work::default()
         };
@@ -112,6 +100,31 @@ impl Cached<'_> {
             };
         }
         work
+    }
+
+    /// The clusters to create a budget for, and those that are too many for their namespace. Every
+    /// budget counts, whoever created it. The first names come first.
+    fn within_bounds(
+        &self,
+        asking: &HashSet<&ClusterRef>,
+        guarded: &HashSet<&ClusterRef>,
+    ) -> (BTreeSet<ClusterRef>, BTreeSet<ClusterRef>) {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        for cluster in guarded {
+            *counts.entry(cluster.namespace.as_str()).or_default() += 1;
+        }
+        let waiting: BTreeSet<&ClusterRef> = asking.difference(guarded).copied().collect();
+        let (mut create, mut beyond) = (BTreeSet::new(), BTreeSet::new());
+        for cluster in waiting {
+            let count = counts.entry(cluster.namespace.as_str()).or_default();
+            if *count < self.bounds.most {
+                *count += 1;
+                create.insert(cluster.clone());
+            } else {
+                beyond.insert(cluster.clone());
+            }
+        }
+        (create, beyond)
     }
 
     /// The namespaces in which StatefulSets may be enrolled, each with whether the webhooks select
@@ -158,6 +171,9 @@ pub(super) struct Enrolment {
     enforcement: Enforcement,
     /// For each budget that guards nothing, since when by this replica's clock.
     abandoned_since: HashMap<ClusterRef, Instant>,
+    /// The clusters that were told that they are too many.
+    told: BTreeSet<ClusterRef>,
+    events: Arc<dyn Notices>,
     /// Namespaces whose label the gate has removed, and that another client keeps labelled.
     given_back: BTreeSet<String>,
 }
@@ -168,6 +184,7 @@ impl Enrolment {
         bounds: Bounds,
         settle_time: Duration,
         enforcement: Enforcement,
+        events: Arc<dyn Notices>,
     ) -> Self {
         Self {
             client,
@@ -175,6 +192,8 @@ impl Enrolment {
             settle_time,
             enforcement,
             abandoned_since: HashMap::new(),
+            told: BTreeSet::new(),
+            events,
             given_back: BTreeSet::new(),
         }
     }
@@ -198,9 +217,9 @@ impl Enrolment {
         for namespace in &work.label {
             self.given_back.remove(namespace);
             match self.label(namespace, true).await {
-                Ok(()) => info!(namespace, "put under the webhooks"),
+                Ok(()) => info!(namespace, "namespace labelled"),
                 Err(error) => {
-                    warn!(namespace, %error, "could not be put under the webhooks");
+                    warn!(namespace, %error, "cannot label the namespace");
                     unlabelled.insert(namespace.as_str());
                 }
             }
@@ -210,8 +229,34 @@ impl Enrolment {
                 self.create(cluster).await;
             }
         }
+        self.tell(work.beyond);
         self.give_back(work.unlabel).await;
         self.dismiss(work.abandoned, now).await;
+    }
+
+    /// Says once of each cluster that its namespace has too many.
+    fn tell(&mut self, beyond: BTreeSet<ClusterRef>) {
+        let most = self.bounds.most;
+        for cluster in beyond.difference(&self.told) {
+            warn!(%cluster, most, "enrolment refused: the namespace has too many clusters");
+            self.events.notify(Notice {
+                regarding: ObjectReference {
+                    api_version: Some("apps/v1".into()),
+                    kind: Some("StatefulSet".into()),
+                    namespace: Some(cluster.namespace.clone()),
+                    name: Some(cluster.name.clone()),
+                    ..ObjectReference::default()
+                },
+                severity: Severity::Warning,
+                reason: "TooManyClusters".into(),
+                action: "Enrol",
+                note: format!(
+                    "not enrolled: namespace {} has {most} budgets, the most that the gate creates in one namespace; its pods have to stay until there is a budget: write a QuorumDisruptionBudget for it, remove the label, or raise --max-clusters-per-namespace",
+                    cluster.namespace
+                ),
+            });
+        }
+        self.told = beyond;
     }
 
     async fn label(&self, namespace: &str, gated: bool) -> Result<(), Error> {
@@ -242,11 +287,11 @@ impl Enrolment {
                 Ok(()) => {
                     info!(
                         namespace,
-                        "nothing is enrolled any more: gave its label back"
+                        "namespace label removed: nothing is enrolled any more"
                     );
                     self.given_back.insert(namespace);
                 }
-                Err(error) => warn!(namespace, %error, "its label could not be given back"),
+                Err(error) => warn!(namespace, %error, "cannot remove the namespace label"),
             }
         }
     }
@@ -255,10 +300,10 @@ impl Enrolment {
     /// definition is missing.
     async fn is_unguarded(&self, namespace: &str) -> bool {
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        match budgets.list(&ListParams::default().limit(1)).await {
-            Ok(found) => found.items.is_empty(),
+        match lists::any(&budgets).await {
+            Ok(any) => !any,
             Err(error) => {
-                warn!(namespace, %error, "whether anything is enrolled cannot be told: the namespace stays under the webhooks");
+                warn!(namespace, %error, "cannot list what is enrolled, so the namespace keeps its label");
                 false
             }
         }
@@ -276,7 +321,7 @@ impl Enrolment {
         match budgets.create(&PostParams::default(), &budget).await {
             Ok(_) => info!(%cluster, "enrolled"),
             Err(Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => warn!(%cluster, %error, "its budget could not be made"),
+            Err(error) => warn!(%cluster, %error, "cannot create the budget"),
         }
     }
 
@@ -290,9 +335,9 @@ impl Enrolment {
                 continue;
             }
             match self.delete_if_unused(&cluster).await {
-                Ok(true) => info!(%cluster, "nothing is left to guard: its budget was deleted"),
+                Ok(true) => info!(%cluster, "budget deleted: nothing is left to guard"),
                 Ok(false) => {}
-                Err(error) => warn!(%cluster, %error, "its unused budget could not be deleted"),
+                Err(error) => warn!(%cluster, %error, "cannot delete the unused budget"),
             }
             self.abandoned_since.remove(&cluster);
         }
@@ -303,7 +348,7 @@ impl Enrolment {
     async fn delete_if_unused(&self, cluster: &ClusterRef) -> Result<bool, Error> {
         let ClusterRef { namespace, name } = cluster;
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        let Some(budget) = budgets.get_opt(name).await? else {
+        let Some(budget) = named::get_opt(&budgets, named::OF_OBJECT, name).await? else {
             return Ok(false);
         };
         let open = budget.status.as_ref().is_some_and(|s| !s.grants.is_empty());
@@ -311,21 +356,28 @@ impl Enrolment {
             return Ok(false);
         }
         let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
-        let set = sets.get_opt(name).await?;
+        let set = named::get_opt(&sets, named::OF_OBJECT, name).await?;
         if set.as_ref().is_some_and(|set| !opts_out(set)) {
             return Ok(false);
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
         // The pods are read now, with those that lost their labels, because no deletion may be
         // based on caches.
-        let mut left = pods.list(&ListParams::default()).await?.into_iter();
-        if set.is_none() && left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
+        let mut is_left = false;
+        let every = ListParams::default();
+        lists::each(&pods, &every, |pod| {
+            is_left |= pod.cluster().as_ref() == Some(cluster);
+        })
+        .await?;
+        if set.is_none() && is_left {
             return Ok(false);
         }
         // A pod that waits for its member to be replaced would wait for ever.
         let held = undo::held(&Api::namespaced(self.client.clone(), namespace)).await?;
-        let of_cluster = |pod: &Pod| named_after(&pod.metadata).as_ref() == Some(name);
-        if held.iter().any(of_cluster) {
+        if held
+            .iter()
+            .any(|pod| pod.cluster().as_ref() == Some(cluster))
+        {
             return Ok(false);
         }
         let only_this = DeleteParams::default().preconditions(Preconditions {

@@ -13,6 +13,7 @@ use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
+use crate::api::call_path::{self, split};
 use crate::api::names;
 
 /// Whether the webhooks select a namespace.
@@ -139,20 +140,26 @@ macro_rules! hooks {
 static SHIPPED: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let manifest = include_str!("../../manifests/base/webhooks.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap_or_default();
-    let hooks = documents
-        .iter()
-        .filter_map(|one| one.get("webhooks")?.as_array())
-        .flatten();
-    let conditions = hooks.filter_map(|hook| {
-        let path = hook.pointer("/clientConfig/service/path")?.as_str()?;
+    let hooks = documents.iter().filter_map(|one| {
+        let kind = one.get("kind")?.as_str()?;
+        let hooks = one.get("webhooks")?.as_array()?.iter();
+        Some(hooks.map(move |hook| (kind, hook)))
+    });
+    let conditions = hooks.flatten().filter_map(|(kind, hook)| {
+        let name = hook.get("name")?.as_str()?;
+        let path = if kind.starts_with("Validating") {
+            call_path::validating(name)
+        } else {
+            call_path::mutating(name)
+        };
         let conditions = hook.get("matchConditions")?.as_array()?.iter();
-        Some(conditions.map(move |condition| (path, condition)))
+        Some(conditions.map(move |condition| (path.clone(), condition)))
     });
     conditions
         .flatten()
         .filter_map(|(path, condition)| {
             let expression = condition.get("expression")?.as_str()?;
-            Some((path.to_owned(), expression.to_owned()))
+            Some((path, expression.to_owned()))
         })
         .collect()
 });
@@ -164,6 +171,7 @@ fn same(expression: &str, other: &str) -> bool {
 }
 
 impl Hook<'_> {
+    /// The path without its word.
     fn path(&self) -> &str {
         let service = self.client.service.as_ref();
         let of_url = || {
@@ -173,7 +181,8 @@ impl Hook<'_> {
             rest.get(at..)
         };
         let path = service.and_then(|s| s.path.as_deref()).or_else(of_url);
-        path.map_or("", |path| path.split('?').next().unwrap_or(path))
+        let path = path.map_or("", |path| path.split('?').next().unwrap_or(path));
+        split(path).0
     }
 
     fn covers(&self, needed: &Needed) -> bool {

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
+use crate::named;
 use crate::telemetry::metrics::Metrics;
 
 /// The time for which a Lease is valid after its last observed change.
@@ -132,8 +133,8 @@ impl Candidate {
         while cancel.run_until_cancelled(ticks.tick()).await.is_some() {
             match tokio::time::timeout(PERIOD, self.round()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => warn!(%error, "the leader election lease could not be looked at"),
-                Err(_) => warn!("the leader election lease could not be looked at in time"),
+                Ok(Err(error)) => warn!(%error, "cannot read the leader election Lease"),
+                Err(_) => warn!("cannot read the leader election Lease in time"),
             }
             self.note(self.clock.instant());
         }
@@ -141,7 +142,7 @@ impl Candidate {
     }
 
     async fn round(&mut self) -> Result<(), Error> {
-        let current = self.leases.get_opt(&self.name).await?;
+        let current = named::get_opt(&self.leases, named::OF_OBJECT, &self.name).await?;
         let now = self.clock.instant();
         self.look(current.as_ref(), now);
         let written = match evaluate(self.seen.as_ref(), &self.me, now) {
@@ -234,7 +235,7 @@ impl Candidate {
             return;
         }
         let give_back = async {
-            let mut lease = self.leases.get(&self.name).await?;
+            let mut lease = named::get(&self.leases, named::OF_OBJECT, &self.name).await?;
             let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
             if spec.holder_identity.as_deref() != Some(self.me.as_str()) {
                 return Ok(());
@@ -247,9 +248,9 @@ impl Candidate {
                 .map(drop)
         };
         match tokio::time::timeout(PERIOD, give_back).await {
-            Ok(Ok(())) => info!("gave the leader election lease back"),
-            Ok(Err(error)) => warn!(%error, "the leader election lease could not be given back"),
-            Err(_) => warn!("the leader election lease could not be given back in time"),
+            Ok(Ok(())) => info!("leader election Lease released"),
+            Ok(Err(error)) => warn!(%error, "cannot release the leader election Lease"),
+            Err(_) => warn!("cannot release the leader election Lease in time"),
         }
     }
 }

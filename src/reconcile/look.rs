@@ -3,28 +3,36 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Run;
+use super::run::Run;
+use super::strategy::kind;
+use crate::api::QuorumDisruptionBudget;
 use crate::etcd::Prober;
 use crate::ledger::{LedgerError, Page};
-use crate::observe::{self, ObserveError, World};
+use crate::observe::{self, ClusterView, ObserveError, is_held};
+use crate::plan::Handover;
 use crate::quorum::evidence::Round;
 use crate::quorum::{ClusterRef, Snapshot};
+use crate::strategy::ON_DELETE;
 
 /// The reason why a look failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum ReconcileError {
     #[error("the ledger")]
     Ledger(#[from] LedgerError),
     #[error("the cluster")]
     Observe(#[from] ObserveError),
+    #[error("what an operation needs besides: {0}")]
+    Gather(String),
 }
 
 /// The result of a look, with the page of the ledger that was read before.
 pub(super) struct Look {
     pub(super) page: Page,
-    pub(super) world: World,
+    pub(super) view: ClusterView,
     pub(super) snapshot: Snapshot,
     pub(super) round: Round,
 }
@@ -46,41 +54,61 @@ impl ReadPermit {
     }
 }
 
-/// Looks at a cluster. `None` if it has no budget. `prober` asks the members.
-pub(super) async fn look(
-    run: &Run,
-    cluster: &ClusterRef,
-    permit: ReadPermit,
-    prober: &Prober,
-) -> Result<Option<Look>, Problem> {
-    // Boxed, since the readings of the API server make large futures.
-    let Some((page, world)) = Box::pin(read(run, cluster, permit)).await? else {
-        return Ok(None);
-    };
-    let observe::Look {
-        world,
-        snapshot,
-        round,
-    } = Box::pin(run.observer.watch(&page, world, prober)).await?;
-    Ok(Some(Look {
-        page,
-        world,
-        snapshot,
-        round,
-    }))
-}
-
 /// The ledger and the Kubernetes half. `None` if the cluster has no budget. The permit ends with
 /// this: members are asked without one, so that a cluster that hangs delays no other.
 pub(super) async fn read(
     run: &Run,
     cluster: &ClusterRef,
     _permit: ReadPermit,
-) -> Result<Option<(Page, World)>, Problem> {
+) -> Result<Option<(Page, ClusterView)>, ReconcileError> {
     let Some(page) = run.ledger().read(cluster).await? else {
         return Ok(None);
     };
     let sharing = run.sharing(&page);
-    let world = run.observer.world_at_leisure(&page, sharing).await?;
-    Ok(Some((page, world)))
+    let mut view = run.observer.world_at_leisure(&page, sharing).await?;
+    // A pod that waits would start with what the objects name now, as when it was held.
+    if view.pods().iter().any(is_held)
+        && let Some(directories) = run.observer.directories(&view).boxed().await
+    {
+        view.learn_directories(directories);
+    }
+    Ok(Some((page, view)))
+}
+
+/// The members, who are asked after the page and the Kubernetes half were read.
+pub(super) async fn ask(
+    run: &Run,
+    page: Page,
+    view: ClusterView,
+    prober: &Prober,
+) -> Result<Look, ReconcileError> {
+    let observe::Look {
+        view,
+        snapshot,
+        round,
+    } = run.observer.watch(&page, view, prober).await?;
+    Ok(Look {
+        page,
+        view,
+        snapshot,
+        round,
+    })
+}
+
+/// Whether leadership may be moved. `is_refused`: etcd refused to a short time ago.
+pub(super) fn handover(run: &Run, look: &Look, is_refused: bool) -> Handover {
+    match run.judge.leadership_rests(&look.page, &look.snapshot) {
+        _ if is_refused => Handover::Refused,
+        Some(remaining) => Handover::Resting { remaining },
+        None => Handover::Possible,
+    }
+}
+
+/// Whether a rollout is under way, by the gate or by the StatefulSet controller.
+pub(super) fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+    let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
+    let ours = rollout.is_some_and(|r| r.target.is_some() && r.finished.is_none());
+    let status = set.and_then(|set| set.status.as_ref());
+    let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
+    ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)
 }

@@ -6,7 +6,7 @@
 
 mod evidence;
 mod record;
-mod sidecar;
+mod snapshots;
 mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,10 +21,12 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::initialisations::Initialisations;
 use super::look::Look;
-use super::{MANAGER, Run};
+use super::run::{MANAGER, Run};
 use crate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
 use crate::api::{QuorumDisruptionBudget, SnapshotSource, names};
+use crate::lists;
 use crate::members::{
     CREATE_AS_LEARNER, Facts, Impossible, NewMember, PreviousSizes, Resources, UnixTime, derive,
     resources,
@@ -33,7 +35,7 @@ use crate::observe::first_ordinal;
 use crate::plan::MOST_REPLICAS;
 use crate::quorum::PodName;
 use crate::telemetry::events::{Notice, Severity};
-use sidecar::Sidecars;
+use snapshots::LatestSnapshots;
 use volume::Volumes;
 
 /// The label of DEP-04: the name of the owner.
@@ -48,7 +50,7 @@ pub(super) struct Members {
     sizes_written: HashMap<PodName, Instant>,
     /// The complaint about each member that was last said.
     said: BTreeMap<PodName, Complaint>,
-    sidecars: Sidecars,
+    snapshots: LatestSnapshots,
     volumes: Volumes,
     /// The reason, last said, why the latest snapshots could not be asked for.
     unlisted: Option<String>,
@@ -93,10 +95,15 @@ impl Complaint {
 
 impl Members {
     /// Brings the `EtcdMember`s of the cluster up to date.
-    pub(super) async fn keep(&mut self, run: &Run, look: &Look) -> Result<(), Error> {
+    pub(super) async fn keep(
+        &mut self,
+        run: &Run,
+        look: &Look,
+        initialisations: &Initialisations,
+    ) -> Result<(), Error> {
         // Without a StatefulSet nobody knows how many members are meant. The owner's deletion takes
         // its `EtcdMember`s with it.
-        let Some(set) = look.world.stateful_set() else {
+        let Some(set) = look.view.stateful_set() else {
             return Ok(());
         };
         let Some(owner) = owner(set, look.page.budget()) else {
@@ -106,17 +113,19 @@ impl Members {
         let api: Api<EtcdMember> = Api::namespaced(run.client.clone(), namespace);
         // By the label of the gate alone: the owner of a StatefulSet may change.
         let ours = format!("{}={MANAGER}", names::MANAGED_BY);
-        let listed = api.list(&ListParams::default().labels(&ours)).await?;
-        let of_set = |name: &PodName| name.is_given_by(&look.page.cluster.name);
-        let mut existing: BTreeMap<PodName, EtcdMember> = listed
-            .items
-            .into_iter()
-            .map(|member| (PodName::new(member.name_any()), member))
-            .filter(|(name, _)| of_set(name))
-            .collect();
+        let name_of = |member: &EtcdMember| PodName::new(member.name_any());
+        // Their managed fields say who else writes them.
+        let of_set = |member: EtcdMember| {
+            let is_of_set = name_of(&member).is_given_by(&look.page.cluster.name);
+            is_of_set.then_some(member)
+        };
+        let listed = lists::picked(&api, &ListParams::default().labels(&ours), of_set).await?;
+        let listed = listed.into_iter();
+        let mut existing: BTreeMap<PodName, EtcdMember> =
+            listed.map(|member| (name_of(&member), member)).collect();
         let names: BTreeSet<PodName> = existing.keys().cloned().collect();
-        let Some(replicas) = pods(set, look.world.replicas(&look.page)) else {
-            warn!(cluster = %look.page.cluster, most = MOST_REPLICAS, "too many replicas: its EtcdMembers are left as they are");
+        let Some(replicas) = pods(set, look.view.replicas(&look.page)) else {
+            warn!(cluster = %look.page.cluster, most = MOST_REPLICAS, "EtcdMembers not updated: too many replicas");
             return Ok(());
         };
         let Resources { create, delete } = resources(&look.snapshot, &replicas, &names);
@@ -125,14 +134,14 @@ impl Members {
                 remove(&api, &member).await?;
                 self.sizes_written.remove(&name);
                 self.said.remove(&name);
-                info!(cluster = %look.page.cluster, member = %name, "deleted the EtcdMember");
+                info!(cluster = %look.page.cluster, member = %name, "EtcdMember deleted");
             }
         }
         for new in create {
             let object = object(&new, namespace, &owner);
             match api.create(&by_us(), &object).await {
                 Ok(member) => {
-                    info!(cluster = %look.page.cluster, member = %new.member, "created the EtcdMember");
+                    info!(cluster = %look.page.cluster, member = %new.member, "EtcdMember created");
                     existing.insert(new.member, member);
                 }
                 // One of another client, or one whose label was removed.
@@ -145,17 +154,17 @@ impl Members {
         if existing.is_empty() {
             return Ok(());
         }
-        tokio::join!(
-            self.sidecars.read_metrics(run, look),
-            self.volumes.read(run, look),
-        );
+        self.volumes.read(run, look).await;
         let leases: Api<Lease> = Api::namespaced(run.client.clone(), namespace);
-        let leases = leases.list(&ListParams::default()).await?.items;
+        let leases = lists::kept(&leases, &ListParams::default(), |_| true).await?;
         for (name, member) in existing {
             if member.meta().deletion_timestamp.is_some() {
                 continue;
             }
-            self.update(run, look, &api, (&name, member), &leases, &owner)
+            let mut facts = Facts::of(&look.snapshot, &name, UnixTime(run.clock.now().as_second()));
+            evidence::add(&mut facts, look, &leases, &name, &owner.name);
+            initialisations.add(&mut facts, &name);
+            self.update(run, look, &api, (&name, member), facts, &owner)
                 .await?;
         }
         Ok(())
@@ -167,7 +176,7 @@ impl Members {
         look: &Look,
         api: &Api<EtcdMember>,
         (name, mut member): (&PodName, EtcdMember),
-        leases: &[Lease],
+        mut facts: Facts,
         owner: &OwnerReference,
     ) -> Result<(), Error> {
         if let Some(who) = foreign_writer(&member) {
@@ -191,9 +200,6 @@ impl Members {
             return Ok(());
         };
         let now = run.clock.instant();
-        let mut facts = Facts::of(&look.snapshot, name, UnixTime(run.clock.now().as_second()));
-        evidence::add(&mut facts, look, leases, name, &owner.name);
-        self.sidecars.add(&mut facts, name);
         self.volumes.add(&mut facts, look, name);
         self.ask_for_snapshots(run, look, &member, &mut facts).await;
         facts.create_as_learner = member.annotations().contains_key(CREATE_AS_LEARNER);
@@ -252,7 +258,7 @@ impl Members {
             return;
         };
         let leader = PodName::new(member.name_any());
-        match self.sidecars.latest(run, look, &leader, &leases).await {
+        match self.snapshots.latest(run, look, &leader, &leases).await {
             Ok(latest) => {
                 self.unlisted = None;
                 facts.snapshots = Some(latest);
@@ -263,7 +269,7 @@ impl Members {
                     let note = format!(
                         "the latest snapshots could not be asked for, so only their revisions are shown: {why}"
                     );
-                    warn!(cluster = %look.page.cluster, member = %leader, note);
+                    warn!(cluster = %look.page.cluster, member = %leader, because = why, "cannot list the latest snapshots");
                     run.events.notify(Notice {
                         regarding: member.object_ref(&()),
                         severity: Severity::Warning,
@@ -293,7 +299,7 @@ impl Members {
             return;
         }
         let (reason, note) = (complaint.reason(), complaint.note());
-        warn!(member = %name, reason, note, "the EtcdMember is not brought up to date");
+        warn!(member = %name, reason, note, "cannot update the EtcdMember");
         run.events.notify(Notice {
             regarding: member.object_ref(&()),
             severity: Severity::Warning,

@@ -8,24 +8,32 @@
 //! ([`lease`]).
 
 mod backups;
+mod cluster;
 mod companion;
 mod condition;
 mod defragmentation;
 mod dispatch;
 mod enrol;
 mod in_force;
+mod initialisations;
+mod leadership;
 mod lease;
-mod ledger_worker;
+mod ledger_turn;
 mod look;
 mod members;
 mod not_guarded;
+mod operation;
+mod operations;
 mod redrive;
 mod replacement;
 mod report;
 mod rollout;
-mod status_worker;
+mod run;
+mod settle;
+mod status;
 mod strategy;
 pub mod undo;
+mod upkeep;
 mod volumes;
 mod watches;
 mod ways;
@@ -33,7 +41,6 @@ mod workers;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use strum::VariantNames as _;
@@ -41,53 +48,24 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::api::Enforcement;
 use crate::clock::Clock;
-use crate::features::Features;
 use crate::judge::Judge;
-use crate::ledger::{Ledger, Page, trust_record};
 use crate::observe::Observer;
 use crate::plan::{self, Action, Because, WaitingOn};
-use crate::quorum::ClusterRef;
 use crate::quorum::evidence::Unanswered;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
-use in_force::{OutOfForce, WebhookSetup};
-use lease::{Candidate, Leading};
-use watches::{Change, Watches};
-
-/// The name of the gate as a writer of objects, and the value of [`names::MANAGED_BY`] on objects
-/// that it created.
-///
-/// [`names::MANAGED_BY`]: crate::api::names::MANAGED_BY
-const MANAGER: &str = "quorumgate";
+use defragmentation::calls::Calls;
+use lease::Candidate;
+use run::Run;
+pub use run::Settings;
+use watches::Change;
 
 /// The most clusters that are read concurrently. Each needs a dozen requests. A thousand clusters
 /// at once, as after a start, would delay the API server's answers to webhook callers, and need a
 /// connection for every request.
 const READ_AT_ONCE: usize = 16;
-
-/// The settings of the loops.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The namespaces in which the gate acts. Empty for all.
-    pub namespaces: Vec<String>,
-    /// The name of both webhook configurations.
-    pub webhook_configuration: String,
-    /// The gate's own namespace, where its Lease is. Nothing is ever enrolled there.
-    pub lease_namespace: String,
-    /// The name of the gate's Lease.
-    pub lease_name: String,
-    /// The identity of this replica in the Lease.
-    pub identity: String,
-    /// The settle time: a generous upper bound for the life of an API request. See the ledger.
-    pub settle_time: Duration,
-    /// The enforcement of new budgets.
-    pub enforcement: Enforcement,
-    /// The features that are on.
-    pub features: Features,
-}
 
 /// The parts that the loops use.
 pub struct Context {
@@ -112,81 +90,6 @@ pub struct Context {
     pub leads: watch::Sender<bool>,
     /// Notified when a webhook configuration changes.
     pub configurations: Arc<Notify>,
-}
-
-/// The state that all workers share.
-struct Run {
-    client: Client,
-    observer: Arc<Observer>,
-    judge: Judge,
-    own_username: String,
-    clock: Clock,
-    metrics: Arc<Metrics>,
-    events: Arc<dyn Notices>,
-    settings: Settings,
-    watches: Watches,
-    leading: Leading,
-    /// The StatefulSets that the controller of update strategies has to check.
-    strategies: Arc<strategy::Unchecked>,
-    /// The permits for clusters that are read in the background.
-    reading: Arc<Semaphore>,
-    /// The name of this process in the grants of its defragmentations.
-    me: String,
-    /// The calls of this process that make members defragment.
-    calls: defragmentation::Calls,
-    /// The supervisor of work that outlives a worker.
-    supervisor: Supervisor,
-    /// Cancelled when the process ends.
-    ending: CancellationToken,
-}
-
-impl Run {
-    fn ledger(&self) -> &Ledger {
-        self.observer.ledger()
-    }
-
-    /// Whether the gate is in force in a namespace, by the caches.
-    fn force(&self, namespace: &str) -> Result<String, OutOfForce> {
-        WebhookSetup {
-            namespace: self.watches.namespace(namespace).as_deref(),
-            validating: self.watches.validating.any().as_deref(),
-            mutating: self.watches.mutating.any().as_deref(),
-        }
-        .in_force_by()
-    }
-
-    /// Whether a ledger needs no write, by the caches: no grant is open, and the ledger is trusted
-    /// under the present webhooks.
-    fn is_quiet(&self, cluster: &ClusterRef) -> bool {
-        let Some(budget) = self.watches.budgets.of(cluster) else {
-            return false;
-        };
-        let force = self.force(&cluster.namespace);
-        let status = budget.status.as_ref();
-        status.is_none_or(|status| status.grants.is_empty())
-            && trust_record(&budget).is_settled(force.as_deref().ok())
-    }
-
-    /// The other clusters that report the same etcd, by the cache of budgets. `None` if the cache
-    /// does not hold all namespaces. A verdict asks the API server instead (rule 8).
-    fn sharing(&self, page: &Page) -> Option<Vec<ClusterRef>> {
-        if !self.settings.namespaces.is_empty() {
-            return None;
-        }
-        let Some(id) = page.status().and_then(|status| status.cluster_id.as_ref()) else {
-            return Some(Vec::new());
-        };
-        let mut others = self.watches.same_etcd(id);
-        others.retain(|other| *other != page.cluster);
-        Some(others)
-    }
-
-    /// Whether the status of a cluster shows a state whose duration a rule needs.
-    fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
-        let budget = self.watches.budgets.of(cluster);
-        let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
-        status.is_some_and(status_worker::shows_unease)
-    }
 }
 
 /// Shows at zero what has not happened yet.
@@ -252,6 +155,7 @@ pub async fn run(
         &told,
         observer.disruption_budget_names(),
     );
+    observer.see_by(watches.sights(&settings.namespaces));
     observer.ledger().seen().watch_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
         Box::new(move || in_force::identity_in_force(&*validating.any()?, &*mutating.any()?))
@@ -273,7 +177,7 @@ pub async fn run(
     let me = format!("{}/{:016x}", settings.identity, chance());
     let run = Arc::new(Run {
         me,
-        calls: defragmentation::Calls::default(),
+        calls: Calls::default(),
         supervisor: supervisor.clone(),
         ending: cancel.clone(),
         client,
@@ -294,10 +198,7 @@ pub async fn run(
         return Ok(());
     };
     synced?;
-    info!(
-        budgets = run.watches.budgets.len(),
-        "the watches have synced"
-    );
+    info!(budgets = run.watches.budgets.len(), "watches synced");
     ready.send_replace(true);
     let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
     supervisor.spawn_endless("update strategies", cancel.clone(), strategies);

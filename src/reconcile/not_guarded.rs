@@ -21,7 +21,7 @@ use kube::{Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::Run;
+use super::run::Run;
 use super::watches::{Following, Watches};
 use crate::api::names::{ENROLL, TRUE};
 use crate::observe::{is_stateful_set, named_after};
@@ -84,7 +84,7 @@ where
             Ok(Event::Init | Event::InitDone) => {}
             Err(error) => {
                 let kind = K::kind(&());
-                warn!(%kind, %error, "a watch for the label to enrol failed and is opened again");
+                warn!(%kind, %error, "watch for the enrol label failed, reopening");
             }
         }
     }

@@ -22,6 +22,8 @@ use crate::quorum::{
 /// delete is under way for a moment.
 const ITS_TURN: SignedDuration = SignedDuration::from_secs(10);
 
+/// The time until the next look while deletes are due.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// The pause before a refused delete is repeated, if the evidence here says that it would pass.
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
 
@@ -122,13 +124,13 @@ pub(super) async fn ask(client: &Client, pod: &Pod) {
     });
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     match pods.delete(&name, &only_this).await {
-        Ok(_) => info!(namespace, pod = name, "asked again for a taint eviction"),
+        Ok(_) => info!(namespace, pod = name, "taint eviction repeated"),
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
         Err(Error::Api(status)) if status.code == 429 || status.is_forbidden() => {
-            info!(namespace, pod = name, answer = %status.message, "a taint eviction has to wait");
+            info!(namespace, pod = name, answer = %status.message, "taint eviction waits");
         }
         Err(error) => {
-            warn!(namespace, pod = name, %error, "could not ask again for a taint eviction");
+            warn!(namespace, pod = name, %error, "cannot repeat a taint eviction");
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::api::{
     condition,
 };
 use crate::ledger::write_tolerance;
+use crate::observe::InitialState;
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
     ClusterRef, Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot,
@@ -43,6 +44,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) labelled: Option<bool>,
     /// The places of the members' data, by pod.
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
+    /// The effect of a start without data, by pod, where the gate sets that in new pods.
+    pub(super) initial_states: &'a BTreeMap<PodName, InitialState>,
     /// The words of nodes about containers that do not run, by pod.
     pub(super) troubles: &'a BTreeMap<PodName, String>,
     pub(super) generation: Option<i64>,
@@ -91,6 +94,12 @@ impl ReportFacts<'_> {
             && (was_shown || reason == NOT_LABELLED)
         {
             self.set(&mut status.conditions, kind, is, reason, message);
+        }
+        if let Some((kind, is, reason, message)) = self.initial_state_set() {
+            self.set(&mut status.conditions, kind, is, reason, message);
+        } else {
+            let kind = condition::INITIAL_STATE_SET;
+            status.conditions.retain(|shown| shown.type_ != kind);
         }
         let (kind, is, reason, message) = self.ready(&status.conditions);
         self.set(&mut status.conditions, kind, is, &reason, message);
@@ -218,6 +227,39 @@ impl ReportFacts<'_> {
                  statefulset {name} quorumgate.io/enroll=true"
             );
             (condition::ENROLLED, Is::False, NOT_LABELLED, text)
+        })
+    }
+
+    /// Whether each member joins at a start without data. `None` where the gate does not see to it.
+    ///
+    /// etcd reads the setting only where there is no data. So it matters when the data of a member
+    /// is lost while its pod stays, and the webhook for new pods does not reach such a pod.
+    fn initial_state_set(&self) -> Option<Verdict> {
+        let kind = condition::INITIAL_STATE_SET;
+        let ClusterRef { namespace, name } = &self.snapshot.cluster;
+        let of = |wanted: InitialState| {
+            let pods = self.initial_states.iter();
+            let pods = pods.filter(move |(_, state)| **state == wanted);
+            let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
+            (!pods.is_empty()).then(|| pods.join(", "))
+        };
+        let unread = of(InitialState::Unread).map(|pods| {
+            format!("a script, a file or another object sets initial-cluster-state of {pods}")
+        });
+        Some(match (of(InitialState::New), unread) {
+            (Some(pods), unread) => {
+                let unread = unread.map_or_else(String::new, |text| format!("; {text}"));
+                let text = format!(
+                    "initial-cluster-state of {pods} is new: without its data such a member starts a cluster, and joins none. The gate sets existing when it sees a pod created: kubectl -n {namespace} rollout restart statefulset {name}{unread}"
+                );
+                (kind, Is::False, "StartsAnew", text)
+            }
+            (None, Some(text)) => (kind, Is::Unknown, "Unread", text),
+            (None, None) => {
+                let pods = of(InitialState::Existing)?;
+                let text = format!("initial-cluster-state of {pods} is existing");
+                (kind, Is::True, "Existing", text)
+            }
         })
     }
 
@@ -596,12 +638,31 @@ pub(super) fn urgency(
     }
 }
 
+/// The conditions of operations, whose words name the step that comes next.
+const OF_OPERATIONS: [&str; 2] = [condition::DATA_PROTECTED, condition::DEFRAGMENTED];
+
+/// Whether an operation writes this condition.
+pub(super) fn is_of_operation(shown: &Shown) -> bool {
+    OF_OPERATIONS.contains(&shown.type_.as_str()) || shown.type_ == condition::PROGRESSING
+}
+
 /// The part of a report that is not a number.
-fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
-    let conditions: Vec<(String, String, String)> = status
+pub(super) fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq + use<> {
+    let words = |c: &Shown| {
+        let says = OF_OPERATIONS.contains(&c.type_.as_str());
+        says.then(|| c.message.clone())
+    };
+    let conditions: Vec<(String, String, String, Option<String>)> = status
         .conditions
         .iter()
-        .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
+        .map(|c| {
+            (
+                c.type_.clone(),
+                c.status.clone(),
+                c.reason.clone(),
+                words(c),
+            )
+        })
         .collect();
     let members: Vec<(String, Option<String>, Option<String>)> = status
         .members
@@ -619,7 +680,17 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
         strategy,
         way,
         status.joins_by.clone(),
+        of_rollout(status),
     )
+}
+
+/// The report on a rollout without the words of a wait, which change all the time.
+fn of_rollout(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq + use<> {
+    let mut rollout = status.rollout.clone();
+    if let Some(waiting) = rollout.as_mut().and_then(|r| r.waiting_on.as_mut()) {
+        waiting.message.clear();
+    }
+    rollout
 }
 
 /// The conditions that changed, with their new values. The summary only repeats what another says.

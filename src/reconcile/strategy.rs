@@ -9,8 +9,10 @@
 //! it has the StatefulSet controller record the new revision ([`crate::strategy`]). A strategy that
 //! another client keeps writing back past the webhook is repaired less and less often.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+pub(super) mod unchecked;
+
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -18,22 +20,22 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::Run;
-use super::enrol::Bounds;
+use super::run::{Bounds, Run};
 use super::watches::CachedSet;
 use super::workers::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
 use crate::features::Features;
 use crate::ledger::{Ledger, LedgerError, Page};
+use crate::named;
 use crate::observe::labels_enrol;
 use crate::quorum::ClusterRef;
 use crate::strategy::{LeaderCommand, ON_DELETE, ROLLING_UPDATE, SetStrategy};
 use crate::supervise::caught;
+use unchecked::Unchecked;
 
 /// The pause after a change, since changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
@@ -128,36 +130,13 @@ fn is_closing(set: &StatefulSet) -> bool {
 
 /// The failure of a repair.
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum RepairError {
     #[error("the ledger: {0}")]
     Ledger(#[from] LedgerError),
     #[error("the API server: {0}")]
     Api(#[from] Error),
     #[error("the API server took longer than {PATIENCE:?}")]
     TooSlow,
-}
-
-/// The StatefulSets whose update strategy has yet to be checked, because they or their budgets
-/// changed.
-#[derive(Debug, Default)]
-pub(super) struct Unchecked {
-    clusters: Mutex<BTreeSet<ClusterRef>>,
-    wake: Notify,
-}
-
-impl Unchecked {
-    /// Has the strategy of this StatefulSet checked.
-    pub(super) fn add(&self, cluster: ClusterRef) {
-        let mut clusters = self.clusters.lock();
-        let clusters = clusters.as_mut().unwrap_or_else(|broken| broken.get_mut());
-        clusters.insert(cluster);
-        self.wake.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<ClusterRef> {
-        let clusters = self.clusters.lock();
-        std::mem::take(&mut *clusters.unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 /// Repairs until cancelled, while this replica leads. A StatefulSet is checked when it is added to
@@ -168,10 +147,7 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
         client: run.client.clone(),
         ledger: run.ledger().clone(),
         features: run.settings.features,
-        bounds: Bounds {
-            named: run.settings.namespaces.clone(),
-            own: run.settings.lease_namespace.clone(),
-        },
+        bounds: Bounds::of(&run.settings),
     };
     let mut leading = run.leading.begun_now();
     let mut backoffs = Backoffs::default();
@@ -201,7 +177,7 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
                         // A panic over one StatefulSet must not keep others from their repair. The
                         // StatefulSet has its turn again after its pause.
                         if let Err(how) = caught(repairer.repair(cluster.clone())).await {
-                            error!(%cluster, %how, "the repair of its update strategy broke off: a bug, so report it");
+                            error!(%cluster, %how, "repair of the update strategy ended unexpectedly (please report)");
                             metrics.duty_broke("repair of an update strategy");
                         }
                     }
@@ -210,7 +186,7 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
         }
         tokio::time::sleep(BURST).await;
         tokio::select! {
-            () = unchecked.wake.notified() => {}
+            () = unchecked.added() => {}
             () = leading.changed() => all = true,
             () = tokio::time::sleep(next) => {}
         }
@@ -282,20 +258,20 @@ impl Repairer {
 
     async fn repair(&self, cluster: ClusterRef) {
         let repaired = tokio::time::timeout(PATIENCE, self.bring_in_line(&cluster)).await;
-        match repaired.unwrap_or(Err(Problem::TooSlow)) {
+        match repaired.unwrap_or(Err(RepairError::TooSlow)) {
             Ok(()) => {}
             // Another client wrote, and that change wakes this controller again.
-            Err(Problem::Api(Error::Api(status))) if status.is_conflict() => {}
+            Err(RepairError::Api(Error::Api(status))) if status.is_conflict() => {}
             Err(problem) => {
-                warn!(%cluster, %problem, "its update strategy could not be brought in line");
+                warn!(%cluster, %problem, "cannot update the update strategy");
             }
         }
     }
 
     /// Repairs one StatefulSet, based on the version that is read now.
-    async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), Problem> {
+    async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), RepairError> {
         let sets = untyped(&self.client, cluster);
-        let Some(set) = sets.get_opt(&cluster.name).await? else {
+        let Some(set) = named::get_opt(&sets, named::OF_OBJECT, &cluster.name).await? else {
             return Ok(());
         };
         if set.metadata.deletion_timestamp.is_some() {
@@ -345,7 +321,7 @@ impl Repairer {
 /// to any other.
 pub(super) async fn give_back(client: &Client, cluster: &ClusterRef) -> Result<(), Error> {
     let sets = untyped(client, cluster);
-    match sets.get_opt(&cluster.name).await? {
+    match named::get_opt(&sets, named::OF_OBJECT, &cluster.name).await? {
         Some(set) => carry_out(&sets, cluster, set, LeaderCommand::GiveBack).await,
         None => Ok(()),
     }
@@ -378,14 +354,14 @@ async fn carry_out(
         .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
         .await?;
     if let Some(change) = sight(&set).obey(order, None) {
-        info!(%cluster, "the webhook was not asked about its update strategy");
+        info!(%cluster, "update strategy written without the webhook");
         let direct = at_version(&set, change.merge_patch(strategy(&set)));
         set = sets
             .patch(&cluster.name, &params, &Patch::Merge(&direct))
             .await?;
     }
     let SetStrategy { memory, .. } = sight(&set);
-    info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
+    info!(%cluster, strategy = sight(&set).kind(), previous = memory, "update strategy updated");
     Ok(())
 }
 

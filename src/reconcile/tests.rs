@@ -2,6 +2,7 @@
 //! and work for one cluster starts again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::json;
@@ -11,6 +12,7 @@ use super::*;
 use crate::api::Enforcement;
 use crate::etcd::{Admin, Connections};
 use crate::fake_api::FakeApi;
+use crate::features::Features;
 use crate::judge::JudgeDeps;
 use crate::supervise::{Ended, TaskEnd};
 use crate::telemetry::events::Notice;
@@ -82,6 +84,7 @@ fn context(api: &FakeApi) -> Context {
                 ..Features::default()
             },
             enforcement: Enforcement::Enforce,
+            most_clusters: 100,
         },
     }
 }
@@ -207,7 +210,7 @@ async fn what_breaks_over_one_cluster_begins_again_and_leaves_the_process_and_th
     let metrics = Arc::clone(&context.metrics);
     let loops = run(context, ready, supervisor.clone(), cancel.clone());
     supervisor.spawn("dispatch", cancel.clone(), loops);
-    for duty in ["worker of a ledger", "observer of a cluster"] {
+    for duty in ["loop of a cluster"] {
         until(duty, || {
             let page = metrics.exposition().unwrap();
             let broken = format!(r#"quorumgate_duties_broken_total{{duty="{duty}"}} "#);
@@ -292,17 +295,9 @@ fn a_worker_that_waits_takes_little_memory() {
     fn size<A, B, C, R>(_: impl Fn(A, B, C) -> R) -> usize {
         size_of::<R>()
     }
-    let duties = [
-        ("ledger", size(super::ledger_worker::keep)),
-        ("status", size(super::status_worker::keep)),
-        ("rollout", size(super::rollout::keep)),
-        ("defragmentation", size(super::defragmentation::keep)),
-        ("replacement", size(super::replacement::keep)),
-    ];
-    for (duty, bytes) in duties {
-        assert!(
-            bytes <= 2048,
-            "{duty}: {bytes} bytes; box what is only needed at work"
-        );
-    }
+    let bytes = size(super::cluster::keep);
+    assert!(
+        bytes <= 2048,
+        "{bytes} bytes; box what is only needed at work"
+    );
 }

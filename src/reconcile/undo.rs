@@ -4,19 +4,22 @@
 //! Each function makes one pass and returns the names of what is still there, so that the caller
 //! repeats it until nothing is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::{MANAGER, companion, strategy};
+use super::run::MANAGER;
+use super::watches::{CachedSet, SlimPod, SlimStatefulSet};
+use super::{companion, strategy};
 use crate::api::{QuorumDisruptionBudget, names};
-use crate::observe::{is_held, named_after};
+use crate::lists;
+use crate::named;
+use crate::observe::named_after;
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 
@@ -25,31 +28,42 @@ use crate::strategy::ON_DELETE;
 /// are none.
 pub async fn held_pods(client: &Client) -> Result<Vec<String>, Error> {
     let held = held(&Api::all(client.clone())).await?;
-    let named = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    let named = |pod: &SlimPod| {
+        let namespace = pod.namespace().unwrap_or_default();
+        format!("{namespace}/{}", pod.name_any())
+    };
     Ok(held.iter().map(named).collect())
 }
 
 /// The pods among these that wait for the gate's scheduling gate.
-pub(super) async fn held(pods: &Api<Pod>) -> Result<Vec<Pod>, Error> {
+pub(super) async fn held(pods: &Api<SlimPod>) -> Result<Vec<SlimPod>, Error> {
     let unscheduled = ListParams::default().fields("spec.nodeName=");
-    let mut pods = pods.list(&unscheduled).await?.items;
-    pods.retain(is_held);
-    Ok(pods)
+    let mut held = Vec::new();
+    lists::each(pods, &unscheduled, |pod| {
+        if pod.is_held() {
+            held.push(pod);
+        }
+    })
+    .await?;
+    Ok(held)
 }
 
 /// The StatefulSets with outdated pods that the StatefulSet controller would replace as soon as it
 /// has the owner's strategy back. It asks nobody, and counts no member that is down elsewhere.
 pub async fn unfinished_rollouts(client: &Client) -> Result<Vec<String>, Error> {
-    let sets: Api<StatefulSet> = Api::all(client.clone());
-    let sets = sets.list(&ListParams::default()).await?.items;
-    let unfinished = sets.iter().filter_map(|set| {
-        let (outdated, replicas) = outdated(set)?;
-        let (namespace, name) = (set.namespace()?, set.name_any());
-        Some(format!(
-            "{namespace}/{name} ({outdated} of {replicas} pods are outdated)"
-        ))
-    });
-    Ok(unfinished.collect())
+    let sets: Api<SlimStatefulSet> = Api::all(client.clone());
+    let mut unfinished = Vec::new();
+    lists::each(&sets, &ListParams::default(), |set| {
+        let cluster = ClusterRef::new(set.namespace().unwrap_or_default(), set.name_any());
+        let set = CachedSet::from(set).stateful_set(&cluster);
+        if let Some((outdated, replicas)) = outdated(&set) {
+            unfinished.push(format!(
+                "{cluster} ({outdated} of {replicas} pods are outdated)"
+            ));
+        }
+    })
+    .await?;
+    Ok(unfinished)
 }
 
 /// The number of outdated pods that the owner's strategy replaces, and of all. `None` without any,
@@ -79,22 +93,33 @@ pub async fn marks_of_pods(client: &Client) -> Result<Vec<String>, Error> {
     for (namespace, clusters) in guarded(client).await? {
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), &namespace);
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-        let listed = pods.list_metadata(&ListParams::default()).await?.items;
-        for cluster in clusters {
-            if asks_for_mark(sets.get_opt(&cluster).await?.as_ref()) {
+        // The name and the UID of each marked pod, by its cluster.
+        let mut marked: BTreeMap<String, Vec<(String, Option<String>)>> = BTreeMap::new();
+        lists::each_metadata(&pods, &ListParams::default(), |pod| {
+            let mark = pod.annotations().get(names::SAFE_TO_EVICT);
+            if mark.is_none_or(|mark| mark != names::FALSE) {
+                return;
+            }
+            let cluster = named_after(&pod.metadata);
+            if let Some(cluster) = cluster.filter(|cluster| clusters.contains(cluster)) {
+                let pods = marked.entry(cluster).or_default();
+                pods.push((pod.name_any(), pod.uid()));
+            }
+        })
+        .await?;
+        for (cluster, marked) in marked {
+            if asks_for_mark(
+                named::get_opt(&sets, named::OF_OBJECT, &cluster)
+                    .await?
+                    .as_ref(),
+            ) {
                 continue;
             }
-            let marked = listed.iter().filter(|pod| {
-                let mark = pod.annotations().get(names::SAFE_TO_EVICT);
-                mark.is_some_and(|mark| mark == names::FALSE)
-                    && named_after(&pod.metadata).as_ref() == Some(&cluster)
-            });
-            for pod in marked {
+            for (name, uid) in marked {
                 let without = json!({"metadata": {
-                    "uid": pod.uid(), "annotations": {names::SAFE_TO_EVICT: Value::Null},
+                    "uid": uid, "annotations": {names::SAFE_TO_EVICT: Value::Null},
                 }});
                 let without = Patch::Merge(without);
-                let name = pod.name_any();
                 let params = PatchParams::default();
                 let patched = pods.patch_metadata(&name, &params, &without).await;
                 if allowing_races(patched)?.is_none() {
@@ -114,40 +139,40 @@ fn asks_for_mark(set: Option<&StatefulSet>) -> bool {
 }
 
 /// The clusters with a budget, by namespace. None if budgets are not defined any more.
-async fn guarded(client: &Client) -> Result<BTreeMap<String, Vec<String>>, Error> {
+async fn guarded(client: &Client) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
     let budgets: Api<QuorumDisruptionBudget> = Api::all(client.clone());
-    let budgets = match budgets.list_metadata(&ListParams::default()).await {
-        Ok(budgets) => budgets.items,
-        Err(Error::Api(status)) if status.is_not_found() => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut guarded: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for budget in budgets {
+    let mut guarded: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let every = ListParams::default();
+    let listed = lists::each_metadata(&budgets, &every, |budget| {
         let namespace = budget.namespace().unwrap_or_default();
         guarded
             .entry(namespace)
             .or_default()
-            .push(budget.name_any());
+            .insert(budget.name_any());
+    });
+    match listed.await {
+        Err(Error::Api(status)) if status.is_not_found() => Ok(BTreeMap::new()),
+        listed => listed.map(|()| guarded),
     }
-    Ok(guarded)
 }
 
 /// Gives StatefulSets the update strategies of their owners back.
 pub async fn update_strategies(client: &Client) -> Result<Vec<String>, Error> {
     let changed = || async {
         let sets: Api<StatefulSet> = Api::all(client.clone());
-        let sets = sets.list_metadata(&ListParams::default()).await?;
-        let changed = sets.items.into_iter().filter(|set| {
+        let mut changed = Vec::new();
+        lists::each_metadata(&sets, &ListParams::default(), |set| {
             let leaves = set.metadata.deletion_timestamp.is_some();
             let remembers = set
                 .annotations()
                 .contains_key(names::PREVIOUS_UPDATE_STRATEGY);
-            remembers && !leaves
-        });
-        let cluster = |set: PartialObjectMeta<StatefulSet>| {
-            ClusterRef::new(set.namespace().unwrap_or_default(), set.name_any())
-        };
-        Ok::<Vec<ClusterRef>, Error>(changed.map(cluster).collect())
+            if remembers && !leaves {
+                let namespace = set.namespace().unwrap_or_default();
+                changed.push(ClusterRef::new(namespace, set.name_any()));
+            }
+        })
+        .await?;
+        Ok::<Vec<ClusterRef>, Error>(changed)
     };
     for cluster in changed().await? {
         // Somebody else wrote it or deleted it: the next pass sees.
@@ -164,10 +189,7 @@ pub async fn companions(client: &Client) -> Result<Vec<String>, Error> {
     let list = ListParams::default().labels(&labels);
     let all: Api<PodDisruptionBudget> = Api::all(client.clone());
     let mut left = Vec::new();
-    for pdb in all.list(&list).await?.items {
-        if !companion::is_companion(&pdb) {
-            continue;
-        }
+    for pdb in lists::kept(&all, &list, companion::is_companion).await? {
         let namespace = pdb.namespace().unwrap_or_default();
         let there: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &namespace);
         let only = Preconditions {
@@ -189,13 +211,13 @@ pub async fn labels_of_namespaces(client: &Client, own: &str) -> Result<Vec<Stri
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let gated = || async {
         let list = ListParams::default().labels(names::GATED);
-        let gated = namespaces.list_metadata(&list).await?;
-        let gated = gated
-            .items
-            .into_iter()
-            .map(|namespace| namespace.name_any());
-        let others = gated.filter(|name| name != own && name != "kube-system");
-        Ok::<Vec<String>, Error>(others.collect())
+        let mut others = Vec::new();
+        lists::each_metadata(&namespaces, &list, |namespace| {
+            others.push(namespace.name_any());
+        })
+        .await?;
+        others.retain(|name| name != own && name != "kube-system");
+        Ok::<Vec<String>, Error>(others)
     };
     let without = json!({"metadata": {"labels": {names::GATED: Value::Null}}});
     let without = Patch::Merge(without);

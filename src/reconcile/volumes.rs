@@ -14,11 +14,12 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Run;
 use super::look::Look;
+use super::run::Run;
 use crate::api::{DataPlace, EtcdDirectories, names};
 use crate::causes::causes;
-use crate::observe::{ClaimNote, guarded_since};
+use crate::observe::{ClaimNote, InitialState, guarded_since, membership};
+use crate::plan::replacement::MembershipBy;
 use crate::quorum::{
     ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecords, confirmed_list,
     record_volumes, unrecorded_volumes,
@@ -28,7 +29,22 @@ use crate::telemetry::events::{Notice, Severity};
 /// The places of the members' data, by pod.
 pub(super) fn places(look: &Look) -> BTreeMap<PodName, DataPlace> {
     let members = look.snapshot.members.iter();
-    look.world.data_places(members.filter_map(Member::pod_name))
+    look.view.data_places(members.filter_map(Member::pod_name))
+}
+
+/// The effect of a start without data in the pods of members on record. `None` where the gate does
+/// not set it in new pods.
+pub(super) fn initial_states(run: &Run, look: &Look) -> Option<BTreeMap<PodName, InitialState>> {
+    let Look { page, view, .. } = look;
+    let (budget, set) = (page.budget(), view.stateful_set());
+    let is_set_by_gate = membership(budget, set) == MembershipBy::Gate
+        && page.cluster_id().is_some()
+        && !budget.only_warns()
+        && !run.observer.bootstraps(budget, set);
+    let records = page.volume_records();
+    let mut states = view.initial_states();
+    states.retain(|pod, _| records.contains_key(pod));
+    is_set_by_gate.then_some(states)
 }
 
 /// The pause between two readings of what names etcd's directories.
@@ -44,10 +60,10 @@ pub(super) struct Directories {
 impl Directories {
     /// The directories, if they are due to be read.
     pub(super) async fn read(&mut self, run: &Run, look: &Look) -> Option<EtcdDirectories> {
-        if !look.world.may_be_told_directories() {
+        if !look.view.may_be_told_directories() {
             return None;
         }
-        let set = look.world.stateful_set();
+        let set = look.view.stateful_set();
         let generation = set.and_then(|set| set.metadata.generation);
         let now = run.clock.instant();
         let is_due = self.read.is_none_or(|(of, at)| {
@@ -57,7 +73,7 @@ impl Directories {
             return None;
         }
         self.read = Some((generation, now));
-        let found = run.observer.directories(&look.world).await?;
+        let found = run.observer.directories(&look.view).await?;
         let status = look.page.status();
         let known = status.and_then(|status| status.directories.as_ref());
         let members_run = !look.page.volume_records().is_empty();
@@ -94,12 +110,12 @@ pub(super) struct Joins {
 impl Joins {
     /// The part, read once for each generation.
     pub(super) async fn read(&mut self, run: &Run, look: &Look) -> Option<String> {
-        let set = look.world.stateful_set()?;
+        let set = look.view.stateful_set()?;
         let generation = set.metadata.generation;
         if let Some((_, by)) = self.read.as_ref().filter(|(of, _)| *of == generation) {
             return by.clone();
         }
-        let by = run.observer.joins_by(&look.world).await;
+        let by = run.observer.joins_by(&look.view).await;
         self.read = Some((generation, by.clone()));
         by
     }
@@ -150,7 +166,7 @@ async fn write_notes(
 ) -> kube::Result<bool> {
     let page = &look.page;
     let named = records.keys().filter_map(|pod| {
-        let claim = look.world.data_claim(pod)?;
+        let claim = look.view.data_claim(pod)?;
         Some((pod.clone(), claim))
     });
     let named: Vec<(PodName, String)> = named.collect();
@@ -171,7 +187,7 @@ async fn write_notes(
         let record = &records[pod];
         let pods = look.snapshot.pods.iter().map(|pod| &pod.name);
         let mut others = pods.filter(|other| *other != pod);
-        let is_shared = others.any(|other| look.world.data_claim(other).as_ref() == Some(name));
+        let is_shared = others.any(|other| look.view.data_claim(other).as_ref() == Some(name));
         let member = record.id;
         let note = ClaimNote {
             held: HeldData { cluster, member },
@@ -197,7 +213,7 @@ async fn write_notes(
 pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     let Look {
         page,
-        world,
+        view,
         snapshot,
         round,
     } = look;
@@ -208,14 +224,14 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     // The directory may be known later than the volume.
     let without_directory = records.iter().filter(|(pod, record)| {
         let unknown = record.volume.directory.is_none() && !unrecorded.contains(pod);
-        unknown && world.data_directory(pod).is_some()
+        unknown && view.data_directory(pod).is_some()
     });
     let due = without_directory.map(|(pod, _)| pod.clone());
     for pod in due.chain(unrecorded.iter().cloned()) {
-        match run.observer.member_claim(cluster, world, &pod).await {
+        match run.observer.member_claim(cluster, view, &pod).await {
             Ok(claim) => read.extend(claim.and_then(|c| c.volume).map(|volume| (pod, volume))),
             Err(because) => {
-                warn!(%cluster, %pod, because, "its volume is not recorded yet");
+                warn!(%cluster, %pod, because, "cannot record the member's volume yet");
             }
         }
     }
@@ -225,7 +241,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     let untold = untold.filter(|pod| !records.contains_key(*pod) && !unrecorded.contains(pod));
     // Without a list nothing is recorded.
     for pod in untold.filter(|_| list.is_some()) {
-        let claim = run.observer.member_claim(cluster, world, pod).await;
+        let claim = run.observer.member_claim(cluster, view, pod).await;
         let Ok(Some(claim)) = claim else {
             continue;
         };
@@ -242,7 +258,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
         let before = records.get(pod);
         if before.is_some_and(|before| before.volume != record.volume) {
             let (id, volume) = (record.id, &record.volume.volume_id);
-            info!(%cluster, %pod, member = %id, ?volume, "it serves on another volume");
+            info!(%cluster, %pod, member = %id, ?volume, "member serves on another volume");
         }
     }
     (after != records).then_some(after)

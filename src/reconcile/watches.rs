@@ -3,7 +3,7 @@
 
 mod cache;
 mod pod;
-mod slim;
+pub(super) mod slim;
 mod stateful_set;
 
 use std::collections::BTreeSet;
@@ -30,15 +30,14 @@ use tracing::warn;
 use super::in_force::{self, OutOfForce, is_gated};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
-use crate::observe::{DisruptionBudgetNames, Index};
+use crate::observe::{DisruptionBudgetNames, Index, SetSeen, Sights};
 use crate::quorum::ClusterRef;
 use cache::Part;
 pub(super) use cache::{Cache, NeverListed, Place};
 pub(super) use pod::{CachedPod, SlimPod};
-use stateful_set::SlimSet;
 #[cfg(test)]
 pub(super) use stateful_set::cached;
-pub(super) use stateful_set::{CachedSet, SetSight};
+pub(super) use stateful_set::{CachedSet, SlimStatefulSet, StatefulSetState};
 
 /// The change of an object, by its meaning for clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +144,42 @@ impl Watches {
         self.nodes.named(name)
     }
 
+    /// The answers of these watches about objects that nobody guards. A watch of some namespaces
+    /// shows nothing of the others.
+    pub(super) fn sights(&self, namespaces: &[String]) -> Sights {
+        let covered: BTreeSet<String> = namespaces.iter().cloned().collect();
+        let covers =
+            Arc::new(move |namespace: &str| covered.is_empty() || covered.contains(namespace));
+        let (known, sets, pods) = (
+            self.namespaces.clone(),
+            self.stateful_sets.clone(),
+            self.pods.clone(),
+        );
+        let covers_pods = Arc::clone(&covers);
+        Sights {
+            is_gated: Box::new(move |name| {
+                let gated = || known.named(name).is_some_and(|known| is_gated(&known));
+                known.is_listed().then(gated)
+            }),
+            set: Box::new(move |cluster| {
+                let shows = covers(&cluster.namespace) && sets.is_listed();
+                shows.then(|| match sets.of(cluster).map(|set| set.sight) {
+                    None => SetSeen::Missing,
+                    Some(sight) if sight.is_enrolled => SetSeen::Enrolled,
+                    Some(sight) if sight.opts_out => SetSeen::OptedOut,
+                    Some(_) => SetSeen::Plain,
+                })
+            }),
+            is_druids: Box::new(move |namespace, pod| {
+                let shows = covers_pods(namespace) && pods.is_listed();
+                shows.then(|| {
+                    let pod = pods.get(namespace, pod.as_str());
+                    pod.is_some_and(|pod| pod.is_druids())
+                })
+            }),
+        }
+    }
+
     /// The clusters with pods for which `holds` is true.
     pub(super) fn clusters_of_pods(
         &self,
@@ -166,7 +201,7 @@ impl Watches {
         tokio::select! {
             done = self.budgets.listed() => done?,
             () = until_undefined(ledger) => warn!(
-                "the definition of QuorumDisruptionBudgets is missing: nothing that is enrolled can be told from anything else, so every pod of a StatefulSet has to stay; install it again (`quorumgate crds | kubectl apply -f -`)"
+                "definition of QuorumDisruptionBudgets is missing, so every pod of a StatefulSet stays; install it: quorumgate crds | kubectl apply -f -"
             ),
         }
         self.stateful_sets.listed().await?;
@@ -320,7 +355,7 @@ impl Opening<'_> {
                         change
                     }
                     Err(error) => {
-                        warn!(kind = watched, %error, "a watch failed and is opened again");
+                        warn!(kind = watched, %error, "watch failed, reopening");
                         None
                     }
                 };
@@ -373,7 +408,7 @@ pub(super) fn open(
         same_etcd,
         stateful_sets: opening.cache(
             &any(),
-            |set: SlimSet| CachedSet::from(set),
+            |set: SlimStatefulSet| CachedSet::from(set),
             |place, _| Some(Change::StatefulSet(place.cluster())),
         ),
         pods: opening.cache(

@@ -10,8 +10,8 @@ use kube::ResourceExt as _;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::Run;
 use super::look::Look;
+use super::run::Run;
 use crate::api::Way;
 use crate::observe::{Trial, advice};
 use crate::quorum::EvidenceMode;
@@ -62,7 +62,7 @@ impl Ways {
         }
         if look.round.probes.iter().any(has_answered) {
             *self = Self {
-                answered: Some(look.world.way().clone()),
+                answered: Some(look.view.way().clone()),
                 ..Self::default()
             };
             return None;
@@ -76,7 +76,7 @@ impl Ways {
                 return Some(due.saturating_duration_since(now));
             }
         }
-        let trial = run.observer.try_ways(&look.page, &look.world).await?;
+        let trial = run.observer.try_ways(&look.page, &look.view).await?;
         let pause = before.map_or(FIRST_PAUSE, |last| last.pause * 2);
         self.last = Some(Last {
             of,
@@ -88,9 +88,11 @@ impl Ways {
 
     fn take(&mut self, look: &Look, trial: Trial) -> Option<Duration> {
         let cluster = &look.page.cluster;
-        self.advice = trial.failed.map(|failed| advice(cluster, &failed));
+        let why = trial.failed.map(|failed| advice(cluster, &failed));
+        // Whatever a way says then, nothing listens.
+        self.advice = ends_everywhere(look).or(why);
         let found = trial.found?;
-        if found == *look.world.way() {
+        if found == *look.view.way() {
             // It answers a trial and no look, so another look at once would find no more.
             return None;
         }
@@ -99,6 +101,19 @@ impl Ways {
         self.last = None;
         Some(Duration::ZERO)
     }
+}
+
+/// The advice where etcd ends over and over in every pod. No setting of a way helps against that.
+fn ends_everywhere(look: &Look) -> Option<String> {
+    let exits = look.view.crash_loops();
+    let pods = look.view.pods();
+    let all = !pods.is_empty() && exits.len() == pods.len();
+    let first = pods.first().filter(|_| all)?.name_any();
+    let namespace = &look.page.cluster.namespace;
+    Some(format!(
+        "etcd ends over and over in every pod; its log says why: kubectl -n {namespace} logs {first} --previous. If every \
+         member has lost its data, announce a new cluster by quorumgate.io/intent: bootstrap"
+    ))
 }
 
 /// Whether the way led to a member: it answered, or etcd refused an answer.
@@ -112,7 +127,7 @@ fn has_answered(probe: &Probe) -> bool {
 /// A fingerprint of everything that a trial depends on, as far as a look shows it.
 fn depends_on(look: &Look) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for pod in look.world.pods() {
+    for pod in look.view.pods() {
         pod.uid().hash(&mut hasher);
         let status = pod.status.as_ref();
         status
@@ -128,7 +143,7 @@ fn depends_on(look: &Look) -> u64 {
             started.is_some().hash(&mut hasher);
         }
     }
-    let set = look.world.stateful_set();
+    let set = look.view.stateful_set();
     set.and_then(|set| set.metadata.generation)
         .hash(&mut hasher);
     let budget = look.page.budget();

@@ -1,8 +1,6 @@
-//! Workers: a worker of a cluster is one task with its duties. Each duty looks at the cluster,
-//! acts, and sleeps until it is woken or its time has come.
+//! Workers: the loop of each cluster, and the signals that wake it.
 //!
-//! The duties have no order among each other, and share only the ledger. A wake that comes while a
-//! duty is at work is not lost: the duty looks once more.
+//! A wake that comes while the loop is at work is not lost: it looks once more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -19,54 +17,36 @@ use crate::supervise::{Supervisor, TaskEnd};
 /// The longest time between two looks. Events may be lost while a watch is down.
 pub(super) const RESYNC: Duration = Duration::from_secs(60);
 
-/// The signals that wake the tasks of one cluster.
+/// The signals that wake the loop of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct Wake {
     ledger: Notify,
-    observer: Notify,
-    rollout: Notify,
-    defragmentation: Notify,
-    replacement: Notify,
+    look: Notify,
     outage: Mutex<Option<OutOfForce>>,
 }
 
 impl Wake {
-    /// Wakes the ledger's task, which may have something to do.
+    /// Wakes the loop for a turn at the ledger.
     pub(super) fn ledger(&self) {
         self.ledger.notify_one();
     }
 
-    /// Wakes the observer, which may have something to report.
-    pub(super) fn observer(&self) {
-        self.observer.notify_one();
+    /// Wakes the loop for a look at the cluster.
+    pub(super) fn look(&self) {
+        self.look.notify_one();
     }
 
-    /// Wakes the rollout, which may have something to do.
-    pub(super) fn rollout(&self) {
-        self.rollout.notify_one();
+    /// Returns when the loop is woken for a turn at the ledger.
+    pub(super) async fn for_ledger(&self) {
+        self.ledger.notified().await;
     }
 
-    /// Wakes the defragmentation, which may have something to do.
-    pub(super) fn defragmentation(&self) {
-        self.defragmentation.notify_one();
+    /// Returns when the loop is woken for a look.
+    pub(super) async fn for_look(&self) {
+        self.look.notified().await;
     }
 
-    /// Returns when the defragmentation is woken.
-    pub(super) async fn for_defragmentation(&self) {
-        self.defragmentation.notified().await;
-    }
-
-    /// Wakes the replacement of members, which may have something to do.
-    pub(super) fn replacement(&self) {
-        self.replacement.notify_one();
-    }
-
-    /// Returns when the replacement of members is woken.
-    pub(super) async fn for_replacement(&self) {
-        self.replacement.notified().await;
-    }
-
-    /// Wakes the ledger's worker: the gate was out of force at some moment.
+    /// Wakes the loop for a turn at the ledger: the gate was out of force at some moment.
     pub(super) fn out_of_force(&self, why: OutOfForce) {
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.ledger();
@@ -79,21 +59,6 @@ impl Wake {
             wake: self,
             why: outage.take(),
         }
-    }
-
-    /// Returns when the ledger's task is woken.
-    pub(super) async fn for_ledger(&self) {
-        self.ledger.notified().await;
-    }
-
-    /// Returns when the rollout is woken.
-    pub(super) async fn for_rollout(&self) {
-        self.rollout.notified().await;
-    }
-
-    /// Returns when the observer is woken.
-    pub(super) async fn for_observer(&self) {
-        self.observer.notified().await;
     }
 }
 

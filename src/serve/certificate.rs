@@ -89,7 +89,7 @@ struct Content {
 struct InUse {
     key: Arc<CertifiedKey>,
     callers: Option<Arc<dyn ClientCertVerifier>>,
-    not_after: Timestamp,
+    validity: Validity,
     content: Content,
 }
 
@@ -110,6 +110,7 @@ pub enum Reload {
 pub struct Certificate {
     files: Files,
     in_use: ArcSwapOption<InUse>,
+    refused_by_callers: ArcSwapOption<String>,
     refused: Mutex<Option<Content>>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -129,7 +130,7 @@ impl Certificate {
     pub fn open(files: Files, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Unusable> {
         let content = files.read()?;
         let in_use = files.parse(content, clock.now())?;
-        metrics.certificate_in_use(in_use.not_after);
+        metrics.certificate_in_use(in_use.validity.until);
         let certificate = Self::awaited(files, clock, metrics);
         certificate.in_use.store(Some(Arc::new(in_use)));
         Ok(certificate)
@@ -140,6 +141,7 @@ impl Certificate {
         Self {
             files,
             in_use: ArcSwapOption::empty(),
+            refused_by_callers: ArcSwapOption::empty(),
             refused: Mutex::new(None),
             clock,
             metrics,
@@ -153,19 +155,40 @@ impl Certificate {
 
     /// The time at which the certificate in use expires.
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.in_use.load().as_ref().map(|in_use| in_use.not_after)
+        let in_use = self.in_use.load();
+        in_use.as_ref().map(|in_use| in_use.validity.until)
     }
 
-    /// Fails, with the reason in words, where there is no certificate yet, and once the one in use
-    /// has expired.
+    /// The chain of the certificate in use, its own certificate first.
+    pub fn chain(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let in_use = self.in_use.load();
+        in_use.as_ref().map(|in_use| in_use.key.cert.clone())
+    }
+
+    /// Notes that API servers refuse the certificate in use, and why; or that they do not.
+    pub fn refused_by_callers(&self, why: Option<String>) {
+        self.refused_by_callers.store(why.map(Arc::new));
+    }
+
+    /// Fails, with the reason in words, where API servers refuse the handshake: there is no
+    /// certificate yet, the one in use is not valid now, or they trust another authority.
     pub fn validity(&self) -> Result<(), String> {
-        let Some(not_after) = self.not_after() else {
+        let in_use = self.in_use.load();
+        let Some(in_use) = in_use.as_ref() else {
             return Err("there is no serving certificate yet".to_owned());
         };
-        if self.clock.now() < not_after {
-            Ok(())
-        } else {
-            Err(format!("the serving certificate expired at {not_after}"))
+        let (now, Validity { from, until }) = (self.clock.now(), in_use.validity);
+        if now >= until {
+            return Err(format!("the serving certificate expired at {until}"));
+        }
+        if now < from {
+            return Err(format!(
+                "the serving certificate is not valid before {from}"
+            ));
+        }
+        match self.refused_by_callers.load().as_ref() {
+            Some(why) => Err(why.to_string()),
+            None => Ok(()),
         }
     }
 
@@ -175,7 +198,7 @@ impl Certificate {
     }
 
     /// Takes a certificate and its key into use, both PEM, if they are new and usable.
-    pub async fn offer(self: Arc<Self>, (certificate, key): (Vec<u8>, Vec<u8>)) {
+    pub async fn offer(self: Arc<Self>, [certificate, key]: [Vec<u8>; 2]) {
         self.check(move |this| {
             let authorities = this.files.authorities();
             this.take(authorities.map(|authorities| Content {
@@ -202,7 +225,7 @@ impl Certificate {
         }
         match self.files.parse(content.clone(), self.clock.now()) {
             Ok(fresh) => {
-                self.metrics.certificate_in_use(fresh.not_after);
+                self.metrics.certificate_in_use(fresh.validity.until);
                 if before.is_some() {
                     self.metrics.certificate_reloaded();
                 }
@@ -261,11 +284,11 @@ impl Certificate {
         match reload {
             Reload::Same | Reload::StillUnusable => {}
             Reload::Replaced => {
-                tracing::info!(not_after, "a new serving certificate is in use");
+                tracing::info!(not_after, "serving certificate replaced");
             }
             Reload::Kept(why) => {
                 let cause = std::error::Error::source(why).map(tracing::field::display);
-                tracing::error!(%why, cause, not_after, "the new serving certificate cannot be used; the one before stays");
+                tracing::error!(%why, cause, not_after, "cannot use the new serving certificate; keeping the old one");
             }
         }
     }
@@ -333,7 +356,7 @@ impl Files {
         let own = chain
             .first()
             .ok_or_else(|| Unusable::NoCertificate(self.certificate.clone()))?;
-        let not_after = self.check_validity(own, now)?;
+        let validity = self.check_validity(own, now)?;
         let key = self.private_key(&content.key)?;
         let key =
             CertifiedKey::from_der(chain, key, &crypto::provider()).map_err(
@@ -352,7 +375,7 @@ impl Files {
         Ok(InUse {
             key: Arc::new(key),
             callers,
-            not_after,
+            validity,
             content,
         })
     }
@@ -368,7 +391,7 @@ impl Files {
         })
     }
 
-    fn check_validity(&self, own: &[u8], now: Timestamp) -> Result<Timestamp, Unusable> {
+    fn check_validity(&self, own: &[u8], now: Timestamp) -> Result<Validity, Unusable> {
         let unreadable = |why: String| Unusable::Certificate(self.certificate.clone(), why);
         let Validity { from, until } = Validity::of(own).map_err(unreadable)?;
         if now >= until {
@@ -377,7 +400,7 @@ impl Files {
         if now < from {
             return Err(Unusable::NotYet(self.certificate.clone(), from));
         }
-        Ok(until)
+        Ok(Validity { from, until })
     }
 }
 

@@ -107,12 +107,12 @@ pub(super) async fn serve(
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            tracing::debug!(%error, peer, "a TLS handshake ended early");
+            tracing::debug!(%error, peer, "TLS handshake ended early");
         }
         Ok(Err(error)) => {
-            UNAUTHENTICATED.tell(|| tracing::info!(%error, peer, "a TLS handshake failed"));
+            UNAUTHENTICATED.tell(|| tracing::info!(%error, peer, "TLS handshake failed"));
         }
-        Err(_) => tracing::debug!(after = ?arrived.elapsed(), "a TLS handshake took too long"),
+        Err(_) => tracing::debug!(after = ?arrived.elapsed(), "TLS handshake took too long"),
     }
 }
 
@@ -170,7 +170,7 @@ async fn serve_http<S>(
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection broke");
+                    tracing::debug!(%error, "connection failed");
                 }
                 return;
             }

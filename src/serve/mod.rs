@@ -7,6 +7,7 @@
 
 pub mod admin;
 mod body;
+pub mod call_paths;
 mod callers;
 pub mod certificate;
 mod connection;
@@ -163,7 +164,7 @@ pub async fn serve(
     {
         tracing::warn!(
             connections = connections.len(),
-            "cut connections that did not end in time"
+            "connections cut that did not end in time"
         );
         cut.cancel();
         connections.wait().await;
@@ -182,7 +183,7 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
         Err(error) => {
             // Most of these errors (no file descriptors left) do not go away by trying again at
             // once.
-            tracing::warn!(%error, "a connection could not be accepted");
+            tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(Duration::from_millis(100)).await;
             Err(error)
         }

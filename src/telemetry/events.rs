@@ -155,11 +155,11 @@ impl Writer {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 self.metrics.event_dropped();
-                tracing::debug!(%error, object = ?regarding.name, event = event.reason, "an Event was not written");
+                tracing::debug!(%error, object = ?regarding.name, event = event.reason, "cannot write an Event");
             }
             Err(_) => {
                 self.metrics.event_dropped();
-                tracing::debug!(object = ?regarding.name, event = event.reason, "an Event was not written in time");
+                tracing::debug!(object = ?regarding.name, event = event.reason, "cannot write an Event in time");
             }
         }
     }

@@ -86,6 +86,12 @@ struct ReplacementLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClusterLabel {
+    etcd_namespace: String,
+    etcd_cluster: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct MadeLabel {
     what: &'static str,
 }
@@ -133,12 +139,14 @@ pub struct Metrics {
     probes: Counter,
     probe_failures: Family<ReasonLabel, Counter>,
     certificate_expiry: Gauge<f64, AtomicU64>,
+    clock_skew: Gauge<f64, AtomicU64>,
     certificate_reloads: Counter,
     certificate_failures: Counter,
     certificates_made: Family<MadeLabel, Counter>,
     events_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
     replacement_steps: Family<ReplacementLabel, Counter>,
+    grants_unused: Family<ClusterLabel, Counter>,
     log_lines_dropped: Counter,
     log_lines_left_out: Counter,
     log: OnceLock<LinesDropped>,
@@ -178,12 +186,14 @@ impl Metrics {
             probes: Counter::default(),
             probe_failures: Family::default(),
             certificate_expiry: Gauge::default(),
+            clock_skew: Gauge::default(),
             certificate_reloads: Counter::default(),
             certificate_failures: Counter::default(),
             certificates_made: Family::default(),
             events_dropped: Counter::default(),
             duties_broken: Family::default(),
             replacement_steps: Family::default(),
+            grants_unused: Family::default(),
             log_lines_dropped: Counter::default(),
             log_lines_left_out: Counter::default(),
             log: OnceLock::new(),
@@ -248,6 +258,12 @@ impl Metrics {
             Unit::Seconds,
             self.certificate_expiry.clone(),
         );
+        registry.register_with_unit(
+            "clock_skew",
+            "By how much the clock of this replica's node is at least ahead of the API server that answered last",
+            Unit::Seconds,
+            self.clock_skew.clone(),
+        );
         registry.register(
             "certificate_reloads",
             "Changed serving certificates that were taken into use",
@@ -277,6 +293,11 @@ impl Metrics {
             "replacement_steps",
             "Steps by which members were replaced, by what was done",
             self.replacement_steps.clone(),
+        );
+        registry.register(
+            "grants_unused",
+            "Permissions to delete a member that ended without a delete, by cluster",
+            self.grants_unused.clone(),
         );
         registry.register(
             "log_lines_dropped",
@@ -383,9 +404,26 @@ impl Metrics {
             .set(not_after.as_duration().as_secs_f64());
     }
 
+    /// Shows by how much the clock of this machine is ahead of an API server.
+    pub fn clock_ahead(&self, by: jiff::SignedDuration) {
+        self.clock_skew.set(by.as_secs_f64());
+    }
+
     /// Counts a changed certificate that was taken into use.
     pub fn certificate_reloaded(&self) {
         self.certificate_reloads.inc();
+    }
+
+    /// Counts permissions to delete members of a cluster of which nobody made use.
+    pub fn grants_unused(&self, cluster: &crate::quorum::ClusterRef, unused: usize) {
+        let unused = u64::try_from(unused).unwrap_or(u64::MAX);
+        if unused > 0 {
+            let label = ClusterLabel {
+                etcd_namespace: cluster.namespace.clone(),
+                etcd_cluster: cluster.name.clone(),
+            };
+            self.grants_unused.get_or_create(&label).inc_by(unused);
+        }
     }
 
     /// Counts a certificate that this replica made.

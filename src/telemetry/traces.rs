@@ -131,7 +131,7 @@ impl Traces {
         let last = move || self.0.shutdown_with_timeout(LAST_SPANS);
         let sent = tokio::task::spawn_blocking(last).await;
         if let Ok(Err(error)) = sent {
-            tracing::warn!(%error, "the last traces were not sent");
+            tracing::warn!(%error, "last traces not sent");
         }
     }
 }

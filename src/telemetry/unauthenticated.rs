@@ -62,7 +62,7 @@ impl LineLimit {
         if left_out > 0 {
             tracing::warn!(
                 lines = left_out,
-                "handshakes that failed and requests that were rejected are left out here: too many came"
+                "log of failed handshakes and rejected requests is incomplete: too many came"
             );
         }
         line();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Client;
 use kube::api::{Api, PostParams};
 use kube::config::Kubeconfig;
@@ -108,9 +108,38 @@ impl Bed {
 
     /// A kubeconfig file for an existing service account, with a token that is valid for a day.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        self.token_kubeconfig(namespace, name, None).await
+    }
+
+    /// A kubeconfig file with a token as an existing pod has it: the token names the pod, and ends
+    /// with it.
+    pub async fn pod_kubeconfig(&self, namespace: &str, pod: &str) -> Result<PathBuf> {
+        let pods: Api<Pod> = Api::namespaced(self.client(), namespace);
+        let pod = pods.get(pod).await?;
+        let account = pod
+            .spec
+            .as_ref()
+            .and_then(|s| s.service_account_name.clone());
+        let account = account.context("a pod without a service account")?;
+        self.token_kubeconfig(namespace, &account, Some(&pod)).await
+    }
+
+    async fn token_kubeconfig(
+        &self,
+        namespace: &str,
+        name: &str,
+        pod: Option<&Pod>,
+    ) -> Result<PathBuf> {
+        let bound = pod.map(|pod| BoundObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            name: pod.metadata.name.clone(),
+            uid: pod.metadata.uid.clone(),
+        });
         let request = TokenRequest {
             spec: TokenRequestSpec {
                 expiration_seconds: Some(24 * 3600),
+                bound_object_ref: bound,
                 ..TokenRequestSpec::default()
             },
             ..TokenRequest::default()
@@ -125,8 +154,10 @@ impl Bed {
             .context("a token request was answered without a token")?
             .token;
         let config = self.kubeconfig(&Proof::Token(&token))?;
+        let of_pod = pod.and_then(|pod| pod.metadata.name.as_deref());
+        let of_pod = of_pod.map(|pod| format!(":{pod}")).unwrap_or_default();
         self.write_kubeconfig(
-            &format!("system:serviceaccount:{namespace}:{name}"),
+            &format!("system:serviceaccount:{namespace}:{name}{of_pod}"),
             &config,
         )
     }

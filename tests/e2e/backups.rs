@@ -1,12 +1,15 @@
-//! The age of a cluster's backups, by the Leases that etcd-backup-restore renews.
+//! The age of a cluster's backups, by the Leases that etcd-backup-restore renews, and restorations
+//! that fail, by its metrics.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use quorumgate::api::condition;
+use quorumgate_testbed::backup_restore::{BackupRestore, Outcome};
 use quorumgate_testbed::etcd_cluster::Tls;
+use quorumgate_testbed::faults::PodFaults;
 use serde_json::json;
 
 use crate::world::World;
@@ -44,5 +47,29 @@ async fn backups_are_as_old_as_the_leases_of_the_sidecar_say() -> Result<()> {
     is(&world, "False", "TooOld").await?;
     renew(&world, "delta", SignedDuration::from_hours(1)).await?;
     is(&world, "True", "Recent").await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restorations_that_fail_are_said_until_one_succeeds() -> Result<()> {
+    let world = World::builder("backups-restored")
+        .etcd(|etcd| etcd.replicas(1).backup_restore(Tls::None))
+        .start()
+        .await?;
+    let shown = world.condition(condition::DATA_RESTORABLE).await;
+    ensure!(shown.is_err(), "no restoration failed: {shown:?}");
+    let stand_ins = BackupRestore::of(&world.sandbox);
+    stand_ins.initialises("etcd-0", Outcome::NotRestored)?;
+    PodFaults::of(&world.sandbox, "etcd-0").await?.kill()?;
+    world
+        .reported(condition::DATA_RESTORABLE, |shown| {
+            let command = "logs etcd-0 -c backup-restore";
+            shown.reason == "RestorationFailed" && shown.message.contains(command)
+        })
+        .await?;
+    stand_ins.initialises("etcd-0", Outcome::Restored)?;
+    world
+        .reported(condition::DATA_RESTORABLE, |shown| shown.status == "True")
+        .await?;
     world.close().await
 }

@@ -254,7 +254,8 @@ async fn budgets_that_make_no_sense_are_refused_by_their_schema() -> Result<()> 
         .kubectl(&["patch", "qdb", "etcd", "--type=merge", "--patch", rename])
         .await?;
     ensure!(
-        said.stderr.contains("spec.statefulSetName cannot change"),
+        said.stderr
+            .contains("metadata.name must equal spec.statefulSetName"),
         "{}",
         said.stderr
     );

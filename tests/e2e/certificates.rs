@@ -13,8 +13,11 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use quorumgate_testbed::eventually;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::asking::By;
+use crate::chaos::strangers::trusting;
 use crate::load::Load;
 use crate::world::{SOON, World};
 
@@ -55,6 +58,37 @@ impl Own {
         let validating = validating.into_iter().map(|hook| hook.client_config);
         let mutating = mutating.into_iter().map(|hook| hook.client_config);
         Ok(validating.chain(mutating).map(|it| it.ca_bundle).collect())
+    }
+
+    /// The words in the paths that webhooks call.
+    async fn words(&self) -> Result<BTreeSet<String>> {
+        let name = self.0.gate.webhook_configuration();
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(self.0.bed().client());
+        let webhooks = configurations.get(name).await?.webhooks.unwrap_or_default();
+        let urls = webhooks.into_iter().map(|hook| hook.client_config.url);
+        let words = urls.map(|url| {
+            let url = url.context("no URL")?;
+            let word = url.split('/').nth(5).context("no word")?;
+            anyhow::Ok(word.to_owned())
+        });
+        words.collect()
+    }
+
+    /// The answer of a replica to an empty review, as a pod may send it that reaches the port.
+    async fn forged(&self, replica: usize, path: &str) -> Result<String> {
+        let authority = self.certificate(AUTHORITY).await?;
+        let tls = trusting(str::from_utf8(&authority.0)?)?;
+        let address = self.0.gate.replica(replica).address();
+        let stream = TcpStream::connect(address).await?;
+        let mut stream = tls.connect(address.ip().into(), stream).await?;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
+        );
+        stream.write_all(head.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let status = answer.split_whitespace().nth(1).context("no status")?;
+        Ok(status.to_owned())
     }
 
     /// Waits until every webhook has the same bundle, which begins with the present authority.
@@ -118,6 +152,24 @@ async fn three_replicas_at_once_agree_on_own_certificates_and_what_others_spoil_
     own.served().await?;
     own.0.lets_go(By::Eviction, "etcd-0").await?;
     own.0.whole().await?;
+    let word = eventually(SOON, "webhooks call by a word", || async {
+        let [word] = Vec::from_iter(own.words().await?)
+            .try_into()
+            .ok()
+            .context("several")?;
+        anyhow::Ok::<String>(word)
+    })
+    .await?;
+    for replica in 0..3 {
+        let known = own
+            .forged(replica, &format!("/validate/pods/{word}"))
+            .await?;
+        ensure!(known == "400", "an empty review is answered by {known}");
+        for path in ["/validate/pods", "/validate/pods/0123456789abcdef", "/"] {
+            let answered = own.forged(replica, path).await?;
+            ensure!(answered == "404", "{path}: {answered}");
+        }
+    }
     let made: usize =
         futures::future::try_join_all((0..3).map(|replica| own.0.gate.metrics(replica)))
             .await?
@@ -177,6 +229,7 @@ async fn own_certificates_are_rotated_lost_and_made_anew_without_one_failed_call
     own.0.whole().await?;
     let first = own.certificate(SERVING).await?;
     let authority = own.certificate(AUTHORITY).await?;
+    let words = eventually(SOON, "webhooks call by a word", || own.words()).await?;
     let load = Load::start(&own.0, 2);
 
     let second = own.replaced(SERVING, &first).await?;
@@ -202,6 +255,11 @@ async fn own_certificates_are_rotated_lost_and_made_anew_without_one_failed_call
     own.trusted().await?;
     own.served().await?;
     ensure!(fourth != first, "an old certificate came back");
+    eventually(SOON, "webhooks call by another word", || async {
+        ensure!(own.words().await?.is_disjoint(&words), "the same");
+        anyhow::Ok(())
+    })
+    .await?;
     let before = load.calls()?;
     eventually(SOON, "calls go on", || async {
         ensure!(load.calls()? > before + 10, "none");
@@ -228,6 +286,61 @@ async fn own_certificates_are_rotated_lost_and_made_anew_without_one_failed_call
     )
     .await?;
     load.stop().await?;
+    own.0.close().await
+}
+
+/// The clock of each machine is wrong, and API servers go by their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_and_overrides_count_by_the_time_of_api_servers() -> Result<()> {
+    let world = World::builder("own-clocks").own_certificates();
+    let own = Own(world.replicas(2).clocks_of_their_own().start().await?);
+    own.trusted().await?;
+    own.served().await?;
+    for replica in own.0.gate.replicas() {
+        replica.set_clock(3600)?;
+    }
+    for replica in 0..2 {
+        let what = format!("replica {replica} knows that its clock is wrong");
+        eventually(SOON, what, || async {
+            let log = own.0.gate.log(replica)?;
+            ensure!(log.contains("whose time counts"), "{log}");
+            let page = own.0.gate.metrics(replica).await?;
+            let metric = "quorumgate_clock_skew_seconds ";
+            let skew = page.lines().find_map(|line| line.strip_prefix(metric));
+            let skew: f64 = skew.context("no such metric")?.parse()?;
+            ensure!((skew - 3600.0).abs() < 5.0, "{skew}");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    let load = Load::start(&own.0, 1);
+    let before = own.certificate(SERVING).await?;
+    let only = DeleteParams::default();
+    own.secrets().delete(SERVING, &only).await?;
+    own.replaced(SERVING, &before).await?;
+    own.served().await?;
+    let calls = load.calls()?;
+    eventually(SOON, "calls go on", || async {
+        ensure!(load.calls()? > calls + 10, "none");
+        anyhow::Ok(())
+    })
+    .await?;
+    load.stop().await?;
+
+    let world = &own.0;
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    let node = world.agent_of("etcd-0").await?;
+    node.freeze()?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+    world.has_to_wait("etcd-1", &["has to stay"]).await?;
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
+    let until = format!("quorumgate.io/override-until={until}");
+    let annotate = ["annotate", "pod", "etcd-1", until.as_str()];
+    world.kubectl(&annotate).await?.success()?;
+    world.lets_go(By::Delete, "etcd-1").await?;
+    node.thaw()?;
+    world.replaced("etcd-0", &uid).await?;
+    world.whole().await?;
     own.0.close().await
 }
 

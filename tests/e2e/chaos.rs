@@ -26,7 +26,7 @@ mod relabelled;
 mod rounds;
 mod sizes;
 mod stage;
-mod strangers;
+pub(crate) mod strangers;
 mod tally;
 mod timeline;
 mod verdict;

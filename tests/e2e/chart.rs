@@ -6,7 +6,10 @@
 )]
 
 mod life;
+mod openshift;
+mod rendered;
 mod same_objects;
+mod values;
 
 use std::ffi::OsStr;
 

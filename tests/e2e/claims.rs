@@ -548,7 +548,7 @@ async fn retain(world: &World, when_deleted: &str, when_scaled: &str) -> Result<
 }
 
 /// Overrides the gate for ten minutes.
-async fn lift(world: &World, kind: &str, name: &str) -> Result<()> {
+pub(crate) async fn lift(world: &World, kind: &str, name: &str) -> Result<()> {
     let until = Timestamp::now().checked_add(SignedDuration::from_mins(10))?;
     let annotation = format!("quorumgate.io/override-until={until}");
     let annotate = ["annotate", kind, name, "--overwrite", &annotation];

@@ -1,6 +1,7 @@
 //! Committed data that is gone under the same cluster id: seen within seconds, and nobody goes
 //! until a person accepts it.
 
+use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
@@ -104,4 +105,39 @@ async fn older_data_of_all_members_is_seen_and_nobody_goes() -> Result<()> {
     write(&world.etcd, &world).await?;
     lose_data(&named(&faults(&world).await?), Some(copies.path()))?;
     is_seen_and_accepted(world).await
+}
+
+/// The only member, on data that a restoration of another cluster would leave.
+#[tokio::test(flavor = "multi_thread")]
+async fn data_of_another_cluster_is_seen_and_nobody_goes() -> Result<()> {
+    let world = World::builder("lost-other").etcd(|etcd| etcd.replicas(1));
+    let world = world.start().await?;
+    write(&world.etcd, &world).await?;
+    let copies = tempfile::tempdir()?;
+    let member = PodFaults::of(&world.sandbox, "etcd-0").await?;
+    member.data_of_another_cluster(copies.path()).await?;
+    let made = fs::read_dir(copies.path())?.next().context("no data")??;
+    fs::rename(made.path(), copies.path().join("etcd-0"))?;
+    lose_data(&[("etcd-0", &member)], Some(copies.path()))?;
+    is_seen_and_accepted(world).await
+}
+
+/// Pods that were made to join have started already, on volumes without data.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_without_any_data_begin_a_new_cluster_when_that_is_announced() -> Result<()> {
+    let world = World::new("lost-anew").await?;
+    write(&world.etcd, &world).await?;
+    for pod in ALL {
+        world.lets_go(By::Delete, pod).await?;
+        world.whole().await?;
+    }
+    lose_data(&named(&faults(&world).await?), None)?;
+    world
+        .reported("EvidenceLive", |c| c.message.contains("intent: bootstrap"))
+        .await?;
+    let anew = json!({"metadata": {"annotations": {"quorumgate.io/intent": "bootstrap"}}});
+    let (budgets, params) = (world.budgets(), PatchParams::default());
+    budgets.patch("etcd", &params, &Patch::Merge(anew)).await?;
+    world.whole().await?;
+    world.close().await
 }

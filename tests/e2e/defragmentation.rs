@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 
 use crate::world::{SOON, World, WorldBuilder};
 
-/// The time limit for the report. A cluster at rest is looked at once a minute.
+/// The time limit for the report. A cluster at rest is looked at every 15 s.
 const REPORT: Duration = Duration::from_secs(180);
 
 /// The time limit for a run of all members. Before each one, all have to serve for 10 s.

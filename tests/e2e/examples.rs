@@ -1,4 +1,4 @@
-//! The worked examples of docs/examples.md, applied as a reader would, until a refusal says why.
+//! The worked examples of docs/enrol.md, applied as a reader would, until a refusal says why.
 //!
 //! The one of etcd-druid is not here: `rollouts::druid` and `members` work on its shape.
 
@@ -198,13 +198,13 @@ fn issued(objects: &[Value]) -> Result<Vec<Value>> {
     certificates.map(secret).collect()
 }
 
-/// The first object of this kind in docs/examples.md. Its block is indented as a whole, which YAML
+/// The first object of this kind in docs/enrol.md. Its block is indented as a whole, which YAML
 /// does not mind, and has no empty line.
 fn documented(kind: &str) -> Result<Vec<Value>> {
-    let text = read("docs/examples.md")?;
+    let text = read("docs/enrol.md")?;
     let named = format!("kind: {kind}\n");
     let block = text.split("\n\n").find(|block| block.contains(&named));
-    let block = block.with_context(|| format!("docs/examples.md has no {kind}"))?;
+    let block = block.with_context(|| format!("docs/enrol.md has no {kind}"))?;
     Ok(serde_saphyr::from_multiple(block)?)
 }
 

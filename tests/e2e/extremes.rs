@@ -125,11 +125,7 @@ async fn names_of_253_characters_are_borne() -> Result<()> {
     create(&world, &name, "").await?;
     world.delete(&name).await?;
 
-    let of = QuorumDisruptionBudgetSpec {
-        stateful_set_name: name.clone(),
-        ..Default::default()
-    };
-    let budget = QuorumDisruptionBudget::new(&name, of);
+    let budget = QuorumDisruptionBudget::new(&name, QuorumDisruptionBudgetSpec::default());
     world
         .budgets()
         .create(&PostParams::default(), &budget)

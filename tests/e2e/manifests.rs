@@ -89,7 +89,9 @@ async fn the_api_server_accepts_every_example() -> Result<()> {
         .await?
         .success()?;
     let objects = kustomized(&bed, "manifests/examples").await?;
-    every_object_is_accepted(&bed, "etcd-example", &objects).await
+    every_object_is_accepted(&bed, "etcd-example", &objects).await?;
+    let quickstart = std::fs::read_to_string(repository("hack/etcd.yaml"))?;
+    every_object_is_accepted(&bed, "demo", &quickstart).await
 }
 
 /// The namespace stands in many manifests, and one line of one file sets all of them.

@@ -65,16 +65,27 @@ async fn says(world: &World, args: &[&str], code: i32, parts: &[&str]) -> Result
 async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Result<()> {
     let world = World::new("plugin-told").await?;
     says(&world, &["status"], 0, &["3 of 3, 2 needed", "enforces"]).await?;
-    says(&world, &["explain", "etcd-0"], 0, &["may go now"]).await?;
+    says(&world, &["explain", "etcd-0"], 0, &["may be deleted now"]).await?;
     let nodes: Vec<_> = world
         .sandbox
         .nodes()
         .iter()
         .map(quorumgate_testbed::Node::name)
         .collect();
-    let drain: Vec<_> = ["drain"].iter().chain(&nodes).copied().collect();
-    let turns = ["goes at once", "goes in its turn"];
+    let drain = ["drain", "--dry-run=server"];
+    let drain: Vec<_> = drain.iter().chain(&nodes).copied().collect();
+    let turns = ["evicted at once", "evicted in turn"];
     says(&world, &drain, 0, &turns).await?;
+    let by_budgets = ["drain", "--dry-run=client"];
+    let by_budgets: Vec<_> = by_budgets.iter().chain(&nodes).copied().collect();
+    says(&world, &by_budgets, 0, &turns).await?;
+    let name = "quorumdisruptionbudget.quorumgate.io/etcd\n";
+    says(&world, &["status", "-o", "name"], 0, &[name]).await?;
+    let namespace = world.namespace();
+    let completed = ["__complete", "--", "status", "-n", namespace, "e"];
+    says(&world, &completed, 0, &["etcd\n:4"]).await?;
+    let completed = ["__complete", "--", "explain", "-n", namespace, ""];
+    says(&world, &completed, 0, &["etcd-0\netcd-1\netcd-2\n:4"]).await?;
 
     let broken = world.crash("etcd-2").await?;
     says(
@@ -85,29 +96,32 @@ async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Res
     )
     .await?;
     let why = [
-        "may not go now; the same request may pass later",
+        "cannot be deleted now; the same request may pass later",
         "rule  no-headroom",
         "with  etcd-2",
-        "do    repair what is",
+        "do    fix those",
     ];
     says(&world, &["explain", "etcd-0"], NO, &why).await?;
     let json = says(
         &world,
         &["explain", "etcd-0", "-o", "json"],
         NO,
-        &["no-headroom"],
+        &["NoHeadroom"],
     )
     .await?;
     let json: Value = serde_json::from_str(&json)?;
-    ensure!(json["answer"] == "no" && json["code"] == 429, "{json}");
-    ensure!(json["cluster"]["members"][2]["serving"] == false, "{json}");
+    ensure!(json["verdict"] == "Denied" && json["code"] == 429, "{json}");
+    ensure!(json["reason"] == "NoHeadroom", "{json}");
+    let members = &json["cluster"]["members"];
+    ensure!(members[2]["state"] == "NotServing", "{json}");
     says(&world, &drain, NO, &["waits", "in this order"]).await?;
+    says(&world, &by_budgets, NO, &["waits", "allows no disruption"]).await?;
 
     // The override is asked for, and nobody is there to say yes.
     let long = ["override", "etcd-0", "--for", "5m", "--reason", "the test"];
     let unanswered = quorum(&world, &long).await?;
     ensure!(unanswered.code == 1, "{unanswered:?}");
-    ensure!(unanswered.stderr.contains("say --yes"), "{unanswered:?}");
+    ensure!(unanswered.stderr.contains("add --yes"), "{unanswered:?}");
     let (code, _) = refusal(world.ask(By::Delete, "etcd-0").await)?;
     ensure!(code == 429, "{code}");
     let sure: Vec<_> = long.into_iter().chain(["--yes"]).collect();
@@ -119,7 +133,10 @@ async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Res
         &world,
         &["explain", "etcd-0"],
         0,
-        &["may go now, with a warning", "it goes by an override"],
+        &[
+            "may be deleted now, with a warning",
+            "it goes by an override",
+        ],
     )
     .await?;
     world.lets_go(By::Delete, "etcd-0").await?;
@@ -191,6 +208,22 @@ async fn a_viewer_sees_and_is_told_what_it_may_not() -> Result<()> {
     world.close().await
 }
 
+/// Writes a report, which is an archive.
+async fn reports(world: &World, home: &str) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("report.tar.gz");
+    let archive = file.display().to_string();
+    let report = ["report", "--gate-namespace", home, "--file", &archive];
+    says(world, &report, 0, &["Wrote "]).await?;
+    let written = std::fs::read(&file).context("the report")?;
+    ensure!(
+        written.starts_with(&[0x1f, 0x8b]),
+        "{} bytes",
+        written.len()
+    );
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -> Result<()> {
     let world = World::builder("plugin-doctor")
@@ -208,18 +241,31 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
     ];
     // The replicas are no Deployment here, which the doctor says.
     let parts = [
-        "is there; its authority is valid for",
+        "its authority (caBundle) is valid for",
         "voters serve, and the gate answers",
         "there is no such Deployment",
+        "fix: name it if it is elsewhere",
     ];
     says(&world, &doctor, NO, &parts).await?;
+    // Other tests on this control plane have gates, too.
+    let before = ["a gate is installed already", "your user may create all"];
+    says(&world, &["doctor", "--pre"], NO, &before).await?;
+    let versions = ["version", "--gate-namespace", &home];
+    says(
+        &world,
+        &versions,
+        0,
+        &["Gate:        unknown", "Kubernetes:  v1."],
+    )
+    .await?;
+    reports(&world, &home).await?;
     let elsewhere = ["doctor", "--webhook-configuration", "elsewhere"];
     // Other tests on this control plane have configurations, too, and the first one is named.
     says(&world, &elsewhere, NO, &["is missing, and quorumgate-"]).await?;
 
     says(
         &world,
-        &["rollout", "status", "etcd"],
+        &["rollout", "status", "etcd", "--watch=false"],
         0,
         &["up to date", "updated by the gate"],
     )
@@ -228,7 +274,7 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
         &world,
         &["rollout", "pause", "etcd"],
         0,
-        &["no new step is begun"],
+        &["no new step starts"],
     )
     .await?;
     let paused = world.budget().await?.spec.paused;
@@ -239,11 +285,16 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
     world.kubectl(&patch).await?.success()?;
     says(
         &world,
-        &["rollout", "status", "etcd"],
+        &["rollout", "status", "etcd", "--watch=false"],
         NO,
         &["Paused: 0 of 3"],
     )
     .await?;
+    let limited = ["rollout", "status", "etcd", "--timeout=1s"];
+    let said = quorum(&world, &limited).await?;
+    ensure!(said.code == 1, "{said:?}");
+    ensure!(said.stdout.contains("; paused, to continue: "), "{said:?}");
+    ensure!(said.stderr.contains("is not complete after 1s"), "{said:?}");
     says(
         &world,
         &["rollout", "resume", "etcd"],
@@ -251,6 +302,7 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
         &["are not paused"],
     )
     .await?;
+    // Waits until it is done.
     says(&world, &["rollout", "status", "etcd"], 0, &["up to date"]).await?;
     let nothing = quorum(&world, &["rollout", "status", "other"]).await?;
     ensure!(
@@ -264,7 +316,7 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
     let kubectl = plane.cache.binaries(plane.kubernetes);
     let programs = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
     let kubeconfig = world.bed().admin_kubeconfig();
-    let drain = ["drain", &node, "--dry-run=false", "--timeout=60s"];
+    let drain = ["drain", &node, "--yes", "--timeout=60s"];
     let drained = plugin(&world, &kubeconfig, &drain)?
         .env("PATH", programs)
         .await?;

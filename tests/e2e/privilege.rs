@@ -17,7 +17,7 @@ use kube::core::Status;
 use kube::{Api, Client, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
-use quorumgate_testbed::{Sandbox, eventually, kubeconfig};
+use quorumgate_testbed::{Bed, Sandbox, eventually, kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -356,7 +356,7 @@ async fn the_account_writes_no_etcd_member_but_its_own() -> Result<()> {
 /// Reads are not admitted, so no policy can limit them. RBAC alone has to refuse.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_lists_no_secrets_anywhere_and_writes_none_of_others() -> Result<()> {
-    let bed = quorumgate_testbed::Bed::up().await?;
+    let bed = Bed::up().await?;
     let mut sandbox = bed.sandbox("account-secrets").await?;
     sandbox.add_nodes(1).await?;
     let gate = gate().start(&sandbox).await?;
@@ -421,13 +421,17 @@ async fn the_account_lists_no_secrets_anywhere_and_writes_none_of_others() -> Re
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
-    let bed = quorumgate_testbed::Bed::up().await?;
+    let bed = Bed::up().await?;
     let sandbox = bed.sandbox("account-endpoints").await?;
+    let home = format!("{}-gate", sandbox.namespace());
+    let openshift = restricted_endpoints(&home);
+    let apply = ["apply", "--server-side", "--filename=-"];
+    let applied = bed.kubectl(apply).stdin(openshift.as_str()).await?;
+    applied.success()?;
     // The gate's own writes pass: the endpoint of its only replica becomes ready.
     let gate = gate();
     let gate = gate.replicas(1).keeping_endpoints().start(&sandbox).await?;
-    let home = format!("{}-gate", sandbox.namespace());
-    let file = bed.service_account_kubeconfig(&home, "quorumgate").await?;
+    let file = bed.pod_kubeconfig(&home, "quorumgate-0").await?;
     let client = kubeconfig::client_from(&file).await?;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &home);
     let admin: Api<EndpointSlice> = Api::namespaced(sandbox.client(), &home);
@@ -481,21 +485,12 @@ async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     conditions.for_each(|conditions| conditions.ready = Some(false));
     slices.replace("quorumgate-0", &dry, &struck).await?;
 
+    callers_are_sent_to_the_replica_s_own_pod(&sandbox, &home, &slices, new).await?;
+
     // The slice belongs to another writer, and the account may only remove endpoints from it.
-    let theirs = |name: &str, service: &str| -> Result<EndpointSlice> {
-        Ok(serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {
-                "kubernetes.io/service-name": service,
-                "endpointslice.kubernetes.io/managed-by": "somebody",
-            }},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["192.0.2.1"]}, {"addresses": ["192.0.2.2"]}],
-            "ports": [{"name": "webhooks", "port": 8443}],
-        }))?)
-    };
     let create = PostParams::default();
     let elsewhere = admin
-        .create(&create, &theirs("elsewhere", "theirs")?)
+        .create(&create, &somebodys("elsewhere", "theirs")?)
         .await?;
     let mut less = elsewhere.clone();
     less.endpoints.clear();
@@ -505,7 +500,7 @@ async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     taken.metadata.labels = own.metadata.labels.clone();
     refused_for(slices.replace("elsewhere", &dry, &taken).await, own_only)?;
     let left = admin
-        .create(&create, &theirs("left", "quorumgate")?)
+        .create(&create, &somebodys("left", "quorumgate")?)
         .await?;
     let mut more = left.clone();
     for endpoint in &mut more.endpoints {
@@ -519,11 +514,157 @@ async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     less.endpoints.clear();
     slices.replace("left", &dry, &less).await?;
     refused_for(
-        slices.create(&dry, &theirs("new", "quorumgate")?).await,
+        slices.create(&dry, &somebodys("new", "quorumgate")?).await,
         less_only,
     )?;
+
+    a_right_is_asked_for_to_choose_addresses(&bed, &home, &somebodys("made", "theirs")?).await?;
+    let delete = ["delete", "--filename=-"];
+    bed.kubectl(delete)
+        .stdin(openshift.as_str())
+        .await?
+        .success()?;
     gate.close().await?;
     sandbox.close().await
+}
+
+/// A slice that another writer keeps.
+fn somebodys(name: &str, service: &str) -> Result<EndpointSlice> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {
+            "kubernetes.io/service-name": service,
+            "endpointslice.kubernetes.io/managed-by": "somebody",
+        }},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["192.0.2.1"]}, {"addresses": ["192.0.2.2"]}],
+        "ports": [{"name": "webhooks", "port": 8443}],
+    }))?)
+}
+
+/// The token of a pod sends callers nowhere else, and one that no pod has sends them nowhere.
+async fn callers_are_sent_to_the_replica_s_own_pod(
+    sandbox: &Sandbox,
+    home: &str,
+    slices: &Api<EndpointSlice>,
+    mut new: EndpointSlice,
+) -> Result<()> {
+    let admin: Api<EndpointSlice> = Api::namespaced(sandbox.client(), home);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let own = admin.get("quorumgate-0").await?;
+    let elsewhere = "at the pod's own address and ports";
+    let mut thief = own.clone();
+    for endpoint in &mut thief.endpoints {
+        endpoint.addresses = vec!["192.0.2.7".into()];
+    }
+    let replaced = slices.replace("quorumgate-0", &dry, &thief).await;
+    refused_for(replaced, elsewhere)?;
+    let mut thief = own.clone();
+    for port in thief.ports.iter_mut().flatten() {
+        port.port = Some(9);
+    }
+    let replaced = slices.replace("quorumgate-0", &dry, &thief).await;
+    refused_for(replaced, elsewhere)?;
+    let strikes_only = "may strike the endpoint of another";
+    for target in new.endpoints.iter_mut().flat_map(|e| &mut e.target_ref) {
+        target.name = Some("another".into());
+    }
+    refused_for(slices.create(&dry, &new).await, strikes_only)?;
+    // The garbage collector takes the slice of an owner that never was.
+    let pods: Api<Pod> = Api::namespaced(sandbox.client(), home);
+    let owner = pods.get("quorumgate-0").await?;
+    let owner: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "another", "labels": owner.labels()},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "a", "image": "none"}]},
+    }))?;
+    let owner = pods.create(&PostParams::default(), &owner).await?;
+    let mut out = new;
+    for reference in out.owner_references_mut() {
+        reference.uid = owner.uid().context("no UID")?;
+    }
+    let conditions = out.endpoints.iter_mut().flat_map(|e| &mut e.conditions);
+    conditions.for_each(|conditions| conditions.ready = Some(false));
+    let peer = admin.create(&PostParams::default(), &out).await?;
+    let mut back = peer.clone();
+    let conditions = back.endpoints.iter_mut().flat_map(|e| &mut e.conditions);
+    conditions.for_each(|conditions| conditions.ready = Some(true));
+    refused_for(slices.replace("another", &dry, &back).await, strikes_only)?;
+    let mut moved = peer.clone();
+    for endpoint in &mut moved.endpoints {
+        endpoint.addresses = vec!["192.0.2.7".into()];
+    }
+    refused_for(slices.replace("another", &dry, &moved).await, strikes_only)?;
+    slices.replace("another", &dry, &peer).await?;
+    // A token that no pod has shows none.
+    let bed = sandbox.bed();
+    let file = bed.service_account_kubeconfig(home, "quorumgate").await?;
+    let unbound = kubeconfig::client_from(&file).await?;
+    let unbound: Api<EndpointSlice> = Api::namespaced(unbound, home);
+    let mut moved = own.clone();
+    for endpoint in &mut moved.endpoints {
+        endpoint.addresses = vec!["192.0.2.7".into()];
+    }
+    let replaced = unbound.replace("quorumgate-0", &dry, &moved).await;
+    refused_for(replaced, strikes_only)?;
+    Ok(())
+}
+
+/// The policy that imitates a plugin of `OpenShift` refuses an account without the right
+/// that the gate has.
+async fn a_right_is_asked_for_to_choose_addresses(
+    bed: &Bed,
+    home: &str,
+    slice: &EndpointSlice,
+) -> Result<()> {
+    let of_it = ["--namespace", home];
+    let role = ["create", "role", "maker", "--verb=create"];
+    let role = bed.kubectl(role).args(of_it);
+    role.args(["--resource=endpointslices.discovery.k8s.io"])
+        .await?
+        .success()?;
+    let binding = ["create", "rolebinding", "maker", "--role=maker"];
+    let binding = bed.kubectl(binding).args(of_it);
+    binding.args(["--user=maker"]).await?.success()?;
+    let maker = kubeconfig::client_from(&bed.kubeconfig_as("maker", &[])?).await?;
+    let maker: Api<EndpointSlice> = Api::namespaced(maker, home);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let made = maker.create(&dry, slice).await;
+    refused_for(made, "may not choose addresses")?;
+    Ok(())
+}
+
+/// The plugin `RestrictedEndpointsAdmission` of `OpenShift`, as a policy for one namespace.
+fn restricted_endpoints(namespace: &str) -> String {
+    let name = format!("restricted-endpoints-{namespace}");
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceRules": [{
+                    "apiGroups": ["discovery.k8s.io"], "apiVersions": ["v1"],
+                    "operations": ["CREATE", "UPDATE"], "resources": ["endpointslices"],
+                }],
+            },
+            "validations": [{
+                "expression": "authorizer.group('discovery.k8s.io').resource('endpointslices')\
+                    .subresource('restricted').namespace(request.namespace).check('create').allowed()",
+                "message": "this account may not choose addresses",
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    format!("{policy}\n---\n{binding}\n")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -634,30 +775,44 @@ async fn the_account_deletes_claims_by_their_uid_only() -> Result<()> {
 
 /// By a patch of a webhook configuration, pods could be deleted unasked.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_webhook_configuration_the_account_changes_the_bundle_only() -> Result<()> {
+async fn of_a_webhook_configuration_the_account_changes_bundle_and_word_only() -> Result<()> {
     let world = World::new("account-webhooks").await?;
     let client = account(&world).await?;
     let name = world.gate.webhook_configuration();
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(client);
-    let words = "caBundle and nothing else";
+    let told = "caBundle and the word in the path, and nothing else";
     let hook = "/webhooks/0";
     let changed =
         json!([{"op": "replace", "path": format!("{hook}/failurePolicy"), "value": "Ignore"}]);
     eventually(SOON, "the policies are in force", || async {
-        hooks_forbidden(&validating, name, changed.clone(), words).await
+        hooks_forbidden(&validating, name, changed.clone(), told).await
     })
     .await?;
     for change in [
-        json!({"op": "replace", "path": format!("{hook}/clientConfig/url"), "value": "https://example.org/"}),
         json!({"op": "replace", "path": format!("{hook}/timeoutSeconds"), "value": 1}),
         json!({"op": "add", "path": format!("{hook}/objectSelector"), "value": {"matchLabels": {"a": "b"}}}),
         json!({"op": "remove", "path": hook}),
         json!({"op": "replace", "path": format!("{hook}/rules"), "value": []}),
         json!({"op": "replace", "path": "/webhooks", "value": []}),
     ] {
-        hooks_forbidden(&validating, name, json!([change]), words).await?;
-        hooks_forbidden(&mutating, name, json!([change]), words).await?;
+        hooks_forbidden(&validating, name, json!([change]), told).await?;
+        hooks_forbidden(&mutating, name, json!([change]), told).await?;
+    }
+    let found = validating.get(name).await?.webhooks.unwrap_or_default();
+    let first = found.first().context("no webhook")?;
+    let url = first.client_config.url.clone().context("no URL")?;
+    let host = url.split("/validate/").next().context("no host")?;
+    let secret = "0123456789abcdef0123456789abcdef";
+    let call = |url: String| json!([{"op": "replace", "path": format!("{hook}/clientConfig/url"), "value": url}]);
+    let server = "calls the server that it called";
+    for url in [
+        format!("https://example.org/validate/pods/{secret}"),
+        format!("{host}/validate/evictions/{secret}"),
+        format!("{host}/validate/pods/{secret}/more"),
+        format!("{host}/"),
+    ] {
+        hooks_forbidden(&validating, name, call(url), server).await?;
     }
     let label = json!({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}});
     hooks_forbidden(
@@ -669,11 +824,15 @@ async fn of_a_webhook_configuration_the_account_changes_the_bundle_only() -> Res
     .await?;
     let bundle =
         json!([{"op": "add", "path": format!("{hook}/clientConfig/caBundle"), "value": ""}]);
+    let renewed = serde_json::from_value(call(format!("{host}/validate/pods/{secret}")))?;
     let bundle: json_patch::Patch = serde_json::from_value(bundle)?;
     let dry = PatchParams {
         dry_run: true,
         ..PatchParams::default()
     };
+    validating
+        .patch(name, &dry, &Patch::Json::<()>(renewed))
+        .await?;
     validating
         .patch(name, &dry, &Patch::Json::<()>(bundle.clone()))
         .await?;
@@ -695,7 +854,7 @@ async fn of_a_webhook_configuration_the_account_changes_the_bundle_only() -> Res
     world.close().await
 }
 
-async fn hooks_forbidden<K>(api: &Api<K>, name: &str, patch: Value, words: &str) -> Result<()>
+async fn hooks_forbidden<K>(api: &Api<K>, name: &str, patch: Value, told: &str) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,
 {
@@ -707,7 +866,7 @@ where
     let refused = api.patch(name, &params, &Patch::Json::<()>(changes)).await;
     let (code, message) = refusal(refused).with_context(|| patch.to_string())?;
     ensure!(
-        matches!(code, 403 | 422) && message.contains(words),
+        matches!(code, 403 | 422) && message.contains(told),
         "{patch}: {code}: {message}"
     );
     Ok(())

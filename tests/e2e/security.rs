@@ -72,18 +72,17 @@ async fn the_service_account_is_denied_every_verb_that_its_role_leaves_out() -> 
     sandbox.close().await
 }
 
-/// Every call that the cluster-wide role of the manifests grants.
+/// Every call that the cluster-wide roles of the manifests grant.
 fn granted() -> Result<BTreeSet<Call>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest("rbac.yaml")?)?;
-    let role = objects.iter().find(|object| {
+    let granting = objects.iter().filter(|object| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
         object.get("kind") == Some(&"ClusterRole".into())
-            && object.pointer("/metadata/name") == Some(&"quorumgate".into())
+            && matches!(name, Some("quorumgate" | "quorumgate-secrets"))
     });
-    let rules = role
-        .and_then(|role| role.get("rules"))
-        .context("no rules")?;
+    let rules = granting.filter_map(|role| role.get("rules")?.as_array());
     let mut calls = BTreeSet::new();
-    for rule in rules.as_array().context("not a list")? {
+    for rule in rules.flatten() {
         // Grants for one resource name do not cover the name in the question below.
         if rule.get("resourceNames").is_some() {
             continue;

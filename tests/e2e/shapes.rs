@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
-use quorumgate::api::{DataPlace, QuorumDisruptionBudget, Scheme};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use quorumgate::api::{DataPlace, QuorumDisruptionBudget, Scheme, condition};
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use rcgen::{
@@ -86,8 +87,33 @@ async fn the_stateful_set_of_etcds_own_documentation_enrols_without_settings() -
         Ok(())
     })
     .await?;
+
+    // Pods from before the budget start as their template says, and the next ones join.
+    starts_anew(&sandbox, &set, "etcd-0, etcd-1, etcd-2").await?;
+    let pods: Api<Pod> = sandbox.api();
+    eventually(SOON, "etcd-1 may go", || async {
+        pods.delete("etcd-1", &DeleteParams::default()).await?;
+        anyhow::Ok(())
+    })
+    .await?;
+    starts_anew(&sandbox, &set, "etcd-0, etcd-2").await?;
     gate.close().await?;
     sandbox.close().await
+}
+
+/// Waits until exactly these pods are said to start a cluster where their data is lost.
+async fn starts_anew(sandbox: &Sandbox, set: &str, pods: &str) -> Result<()> {
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(SOON, format!("{pods} start anew"), || async {
+        let status = budgets.get(set).await?.status.context("no status")?;
+        let mut conditions = status.conditions.into_iter();
+        let shown = conditions.find(|c| c.type_ == condition::INITIAL_STATE_SET);
+        let shown = shown.context("no condition")?;
+        let says = shown.message.contains(&format!("of {pods} is new"));
+        ensure!(shown.reason == "StartsAnew" && says, "{shown:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -103,7 +103,7 @@ impl Webhooks {
 
 /// The part of a body that matters here.
 #[derive(Deserialize)]
-struct Asked<Request> {
+struct ParsedReview<Request> {
     request: Request,
 }
 
@@ -152,7 +152,7 @@ struct Preconditions {
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct HandledReview {
     response: Response,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn run(bytes: &[u8]) {
         return;
     }
     let Identified { uid } = request(body).unwrap();
-    let Answered { response } = serde_json::from_slice(&answer).unwrap();
+    let HandledReview { response } = serde_json::from_slice(&answer).unwrap();
     assert_eq!(response.uid, uid);
     assert!(
         !response.allowed || may_pass(path, body),
@@ -195,7 +195,7 @@ pub(crate) fn run(bytes: &[u8]) {
 }
 
 fn request<Request: DeserializeOwned>(body: &[u8]) -> Option<Request> {
-    let Asked { request } = serde_json::from_slice(body).ok()?;
+    let ParsedReview { request } = serde_json::from_slice(body).ok()?;
     Some(request)
 }
 

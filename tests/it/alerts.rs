@@ -13,7 +13,7 @@ use crate::metrics::Known;
 
 const ALERTS: &str = "charts/quorumgate/alerts.yaml";
 const TESTS: &str = "tests/alerts/rules_test.yaml";
-const RUNBOOKS: &str = "docs/runbooks.md";
+const RUNBOOKS: &str = "docs/troubleshoot.md";
 
 /// Metrics of API servers, with their labels.
 const OF_API_SERVERS: [(&str, &[&str]); 1] = [(
@@ -149,6 +149,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::DATA_INTACT,
         condition::ALARMS_CLEAR,
         condition::BACKUPS_RECENT,
+        condition::DATA_RESTORABLE,
     ];
     let mut asked = BTreeSet::new();
     for alert in alerts() {
@@ -182,17 +183,18 @@ fn every_alert_has_its_runbook_and_every_runbook_its_alert() {
         }
         let severity = alert.rule["labels"]["severity"].as_str().unwrap();
         assert!(["critical", "warning", "info"].contains(&severity));
-        let heading = format!("## {}", alert.name);
+        let heading = format!("### {}", alert.name);
         let url = format!("{repository}/blob/main/{RUNBOOKS}#{}", anchor(&heading));
         assert_eq!(annotations["runbook_url"], url, "{}", alert.name);
         named.insert(heading);
     }
-    let sections: BTreeMap<&str, &str> = text
-        .split("\n## ")
+    let (_, runbooks) = text.split_once("\n## Alerts\n").unwrap();
+    let sections: BTreeMap<&str, &str> = runbooks
+        .split("\n### ")
         .skip(1)
         .filter_map(|section| section.split_once('\n'))
         .collect();
-    let headings = sections.keys().map(|name| format!("## {name}"));
+    let headings = sections.keys().map(|name| format!("### {name}"));
     assert_eq!(headings.collect::<BTreeSet<_>>(), named);
     for (name, section) in sections {
         let mut at = 0;

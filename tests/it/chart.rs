@@ -113,7 +113,7 @@ fn unknown_values_are_refused_but_for_global() {
     let global = &schema["properties"]["global"];
     assert_eq!(global.get("additionalProperties"), None);
     for (name, value) in schema["properties"].as_object().unwrap() {
-        if value.get("properties").is_some() {
+        if value.get("properties").is_some() && name != "global" {
             assert_eq!(value["additionalProperties"], false, "{name}");
         }
     }

@@ -4,12 +4,14 @@
 use crate::sources::files_below;
 
 /// The folders with sources.
-const FOLDERS: [&str; 8] = [
+const FOLDERS: [&str; 10] = [
     "benches",
+    "api/src",
     "core/src",
     "core/tests",
     "examples",
     "fuzz",
+    "plugin/src",
     "src",
     "testbed",
     "tests",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Parser as _;
 use quorumgate::admission::Hook;
 use quorumgate::admission::review::{Operation, Resource};
-use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::api::{Enforcement, QuorumDisruptionBudget, call_path};
 use quorumgate::cli::{CertificateSource, Cli, Command};
 use serde_json::{Value, json};
 use strum::IntoEnumIterator as _;
@@ -40,8 +40,10 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 10] = [
+const DIRECTORIES: [&str; 12] = [
     "manifests/base",
+    "manifests/on-delete",
+    "manifests/openshift",
     "manifests/etcd-members",
     "manifests/network-policy",
     "manifests/cert-manager",
@@ -121,7 +123,7 @@ fn the_example_budget_is_one() {
     let policy = budget.spec.policy().unwrap();
     assert_eq!(policy.scale_out_grace.as_secs(), 600);
     let set = &documents("manifests/examples/statefulset.yaml")[1];
-    assert_eq!(set["metadata"]["name"], budget.spec.stateful_set_name);
+    assert_eq!(set["metadata"]["name"], example["metadata"]["name"]);
     // Both examples describe one cluster, which serves without TLS.
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let served = texts(&container["args"]).find(|a| a.starts_with("--listen-client-urls="));
@@ -134,7 +136,7 @@ fn the_example_budget_is_one() {
             namespace["metadata"]["name"]
         );
     }
-    assert!(read(&root().join("README.md")).contains("(manifests/examples)"));
+    assert!(read(&root().join("docs/enrol.md")).contains("(../manifests/examples)"));
     assert_eq!(set["metadata"]["labels"]["quorumgate.io/enroll"], "true");
 }
 
@@ -145,9 +147,10 @@ struct Registered {
 }
 
 fn registered() -> Vec<Registered> {
-    let configurations = documents("manifests/base/webhooks.yaml");
+    let always = documents("manifests/base/webhooks.yaml");
+    let with_a_feature = documents("manifests/on-delete/webhooks.yaml");
     let mut found = Vec::new();
-    for configuration in configurations {
+    for configuration in always.into_iter().chain(with_a_feature) {
         assert_eq!(configuration["metadata"]["name"], "quorumgate");
         let kind = configuration["kind"].as_str().unwrap().to_owned();
         for hook in configuration["webhooks"].as_array().unwrap() {
@@ -158,10 +161,21 @@ fn registered() -> Vec<Registered> {
     found
 }
 
+impl Registered {
+    /// The path of the webhook without a word: by its name, since the gate writes it.
+    fn path(&self) -> String {
+        let name = self.hook["name"].as_str().unwrap();
+        match self.kind.as_str() {
+            "ValidatingWebhookConfiguration" => call_path::validating(name),
+            _ => call_path::mutating(name),
+        }
+    }
+}
+
 fn of_path(path: &str) -> Registered {
     let mut found = registered()
         .into_iter()
-        .filter(|registered| registered.hook["clientConfig"]["service"]["path"] == path);
+        .filter(|registered| registered.path() == path);
     let only = found
         .next()
         .unwrap_or_else(|| panic!("no webhook for {path}"));
@@ -171,18 +185,34 @@ fn of_path(path: &str) -> Registered {
 
 #[test]
 fn every_path_that_is_served_is_registered_once_and_no_other() {
-    let served: BTreeSet<&str> = Hook::iter().map(Hook::path).collect();
+    let served: BTreeSet<String> = Hook::iter().map(|hook| hook.path().to_owned()).collect();
     let hooks = registered();
-    let paths: Vec<&str> = hooks
-        .iter()
-        .map(|registered| {
-            registered.hook["clientConfig"]["service"]["path"]
-                .as_str()
-                .unwrap()
-        })
-        .collect();
-    assert_eq!(paths.iter().copied().collect::<BTreeSet<_>>(), served);
+    let paths: Vec<String> = hooks.iter().map(Registered::path).collect();
+    assert_eq!(paths.iter().cloned().collect::<BTreeSet<_>>(), served);
     assert_eq!(paths.len(), served.len());
+}
+
+/// A server that answers such a webhook may rewrite the object.
+#[test]
+fn mutating_webhooks_are_installed_only_where_their_feature_is_on() {
+    let paths = |file: &str| -> Vec<String> {
+        let configurations = documents(file).into_iter();
+        let mutating = configurations.filter(|c| c["kind"] == "MutatingWebhookConfiguration");
+        let hooks = mutating.flat_map(|c| c["webhooks"].as_array().unwrap().clone());
+        let path = |hook: Value| call_path::mutating(hook["name"].as_str().unwrap());
+        hooks.map(path).collect()
+    };
+    let always = paths("manifests/base/webhooks.yaml");
+    assert_eq!(
+        always,
+        [Hook::MutateEvictions.path(), Hook::MutatePods.path()]
+    );
+    let with_the_feature = paths("manifests/on-delete/webhooks.yaml");
+    assert_eq!(with_the_feature, [Hook::MutateStatefulSets.path()]);
+    let component = &documents("manifests/on-delete/kustomization.yaml")[0];
+    assert_eq!(component["patches"][0]["path"], "webhooks.yaml");
+    let arguments = component["patches"][1]["patch"].as_str().unwrap();
+    assert!(arguments.contains("--feature-gates=QuorumAwareUpdatesWithOnDelete=true"));
 }
 
 #[test]
@@ -396,13 +426,13 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
     ("Lease", "coordination.k8s.io", "leases", &["get", "list"]),
     (
         "EtcdMember",
-        "druid.gardener.cloud",
+        "quorumgate.io",
         "etcdmembers",
         &["list", "create", "delete", "patch"],
     ),
     (
         "EtcdMember",
-        "druid.gardener.cloud",
+        "quorumgate.io",
         "etcdmembers/status",
         &["update"],
     ),
@@ -437,7 +467,8 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
 fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     let mut granted: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     let optional = documents("manifests/etcd-members/rbac.yaml").remove(0);
-    let roles = [rbac("ClusterRole", "quorumgate"), optional];
+    let secrets = rbac("ClusterRole", "quorumgate-secrets");
+    let roles = [rbac("ClusterRole", "quorumgate"), secrets, optional];
     for rule in roles
         .iter()
         .flat_map(|role| role["rules"].as_array().unwrap())
@@ -461,8 +492,12 @@ fn the_cluster_role_grants_what_is_called_and_nothing_else() {
 }
 
 /// Resources that RBAC alone limits enough: Leases by name in the gate's own namespace, the ledger,
-/// which the gate has to write.
-const HELD_BY_RBAC: [&str; 2] = ["leases", "quorumdisruptionbudgets/status"];
+/// which the gate has to write, and a right that `OpenShift` asks for beside the one to create.
+const HELD_BY_RBAC: [&str; 3] = [
+    "leases",
+    "quorumdisruptionbudgets/status",
+    "endpointslices/restricted",
+];
 
 #[test]
 fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
@@ -533,6 +568,28 @@ fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
         }
     }
     assert!(written.contains("pods/eviction") && written.contains("endpointslices"));
+}
+
+/// The API server looks for parameters before it looks at the conditions of a policy. A binding
+/// that denies what has none would hold back what everybody writes, in namespaces without replicas
+/// and everywhere while there are none.
+#[test]
+fn no_policy_denies_others_for_want_of_a_parameter() {
+    let mut with_parameters = 0;
+    for binding in documents("manifests/base/admission-policy.yaml") {
+        let Some(parameters) = binding["spec"].get("paramRef") else {
+            continue;
+        };
+        let name = &binding["metadata"]["name"];
+        assert_eq!(parameters["parameterNotFoundAction"], "Allow", "{name}");
+        let bound = &binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"];
+        let own = json!([{
+            "key": "kubernetes.io/metadata.name", "operator": "In", "values": ["quorumgate"],
+        }]);
+        assert_eq!(*bound, own, "{name}");
+        with_parameters += 1;
+    }
+    assert_eq!(with_parameters, 1);
 }
 
 /// The rules of every role of the gate's service account, cluster-wide or not.
@@ -633,6 +690,10 @@ fn endpoints_are_read_and_written_in_the_own_namespace_only() {
                 "verbs": ["list", "create", "update"],
             },
             {
+                "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices/restricted"],
+                "verbs": ["create"],
+            },
+            {
                 "apiGroups": [""], "resources": ["endpoints"], "resourceNames": ["quorumgate"],
                 "verbs": ["delete"],
             },
@@ -709,17 +770,29 @@ fn the_deployment_survives_a_drain_and_ends_gracefully() {
     assert_eq!(deployment["spec"]["replicas"], 3);
     let pod = &deployment["spec"]["template"]["spec"];
     assert_eq!(pod["priorityClassName"], "system-cluster-critical");
-    let apart =
-        &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    assert_eq!(apart[0]["topologyKey"], "kubernetes.io/hostname");
+    // One node has all replicas, three have one each.
+    let apart = &pod["topologySpreadConstraints"][0];
+    assert_eq!(apart["topologyKey"], "kubernetes.io/hostname");
+    assert_eq!(apart["maxSkew"], 1);
+    assert_eq!(apart["whenUnsatisfiable"], "DoNotSchedule");
+    assert_eq!(apart["nodeTaintsPolicy"], "Honor");
+    assert_eq!(apart["labelSelector"], deployment["spec"]["selector"]);
+    assert_eq!(pod.get("affinity"), None);
     let container = &pod["containers"][0];
     let security = &container["securityContext"];
     assert_eq!(security["readOnlyRootFilesystem"], true);
     assert_eq!(security["allowPrivilegeEscalation"], false);
     assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }));
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    // A replica takes its own endpoint out at once. One with a selector waits until Kubernetes has.
+    assert_eq!(container.get("lifecycle"), None);
+    let selector = &documents("manifests/selector/kustomization.yaml")[0];
+    let patch = selector["patches"][2]["patch"].as_str().unwrap();
+    let patch: Vec<Value> = serde_saphyr::from_str(patch).unwrap();
+    let added = patch.iter().find(|one| one["op"] == "add").unwrap();
+    assert_eq!(added["path"], "/spec/template/spec/containers/0/lifecycle");
     // The sleep, the longest call of an API server, and the time for connections to close.
-    let sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64();
+    let sleep = added["value"]["preStop"]["sleep"]["seconds"].as_i64();
     let grace = pod["terminationGracePeriodSeconds"].as_i64();
     assert!(grace.unwrap() >= sleep.unwrap() + 5 + 10);
     let budget = &documents("manifests/base/pdb.yaml")[0]["spec"];
@@ -728,24 +801,23 @@ fn the_deployment_survives_a_drain_and_ends_gracefully() {
 }
 
 #[test]
-fn the_deployment_runs_what_make_image_builds_unless_told_otherwise() {
+fn the_deployment_runs_the_image_of_this_release() {
     let deployment = &documents("manifests/base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let kustomization = &documents("manifests/base/kustomization.yaml")[0];
     let image = &kustomization["images"][0];
     assert_eq!(container["image"], image["name"]);
-    let name = image["newName"].as_str().unwrap();
-    let built = format!("IMAGE ?= {name}:{}\n", image["newTag"].as_str().unwrap());
-    assert!(read(&root().join("Makefile")).contains(&built), "{built}");
+    assert_eq!(image["newName"], crate::release::image().as_str());
+    assert_eq!(image["newTag"], env!("CARGO_PKG_VERSION"));
 }
 
-/// The memory that was measured after decisions with 1,000 clusters, in MiB. docs/benchmarks.md has
+/// The memory that was measured after decisions with 1,000 clusters, in MiB. docs/evidence.md has
 /// the same number.
 const MEASURED: u64 = 137;
 
 #[test]
 fn the_deployment_asks_for_the_memory_that_a_thousand_clusters_take() {
-    let benchmarks = read(&root().join("docs/benchmarks.md"));
+    let benchmarks = read(&root().join("docs/evidence.md"));
     let row = benchmarks
         .lines()
         .find(|line| line.starts_with("| 1,000 |"));
@@ -789,6 +861,7 @@ fn the_deployment_is_started_with_options_that_exist() {
         panic!("it does not run the gate");
     };
     assert_eq!(run.webhook_configuration, "quorumgate");
+    assert_eq!(run.default_enforcement, Enforcement::Warn);
     assert_eq!(run.lease_namespace, "quorumgate");
     let myself = run.myself().expect("each replica keeps its own endpoint");
     let service = &documents("manifests/base/service.yaml")[0];

@@ -25,7 +25,7 @@ const WHEN: &[(&str, &str)] = &[
     ("build", "Which versions run, as during an upgrade."),
     (
         "certificate_expiry_timestamp_seconds",
-        "Alert [QuorumgateCertificateEnds](runbooks.md#quorumgatecertificateends).",
+        "Alert [QuorumgateCertificateEnds](troubleshoot.md#quorumgatecertificateends).",
     ),
     (
         "certificate_reload_failures",
@@ -40,8 +40,12 @@ const WHEN: &[(&str, &str)] = &[
         "After a renewal: each replica counts it within seconds.",
     ),
     (
+        "clock_skew_seconds",
+        "Alert [QuorumgateClockOff](troubleshoot.md#quorumgateclockoff).",
+    ),
+    (
         "cluster_backup_timestamp_seconds",
-        "Alert [QuorumgateBackupsOld](runbooks.md#quorumgatebackupsold): `time()` minus this is the age.",
+        "Alert [QuorumgateBackupsOld](troubleshoot.md#quorumgatebackupsold): `time()` minus this is the age.",
     ),
     (
         "cluster_condition",
@@ -53,11 +57,11 @@ const WHEN: &[(&str, &str)] = &[
     ),
     (
         "cluster_enforced",
-        "Alert [QuorumgateWarnMode](runbooks.md#quorumgatewarnmode).",
+        "Alert [QuorumgateWarnMode](troubleshoot.md#quorumgatewarnmode).",
     ),
     (
         "cluster_oldest_grant_timestamp_seconds",
-        "Alert [QuorumgateGrantOld](runbooks.md#quorumgategrantold).",
+        "Alert [QuorumgateGrantOld](troubleshoot.md#quorumgategrantold).",
     ),
     (
         "cluster_open_grants",
@@ -65,7 +69,7 @@ const WHEN: &[(&str, &str)] = &[
     ),
     (
         "cluster_serving_voters",
-        "Alert [QuorumgateNoHeadroom](runbooks.md#quorumgatenoheadroom).",
+        "Alert [QuorumgateNoHeadroom](troubleshoot.md#quorumgatenoheadroom).",
     ),
     (
         "cluster_voters",
@@ -86,7 +90,7 @@ const WHEN: &[(&str, &str)] = &[
     ("endpoint_ready", "A replica is not called."),
     (
         "endpoints_kept_by_replicas",
-        "After an installation: which of the two ways is in use ([reachability.md](reachability.md)).",
+        "After an installation: which of the two ways is in use ([Endpoints of the Service](install.md#endpoints-of-the-service)).",
     ),
     ("events_dropped", "Events are missing at pods or budgets."),
     (
@@ -94,8 +98,12 @@ const WHEN: &[(&str, &str)] = &[
         "Which features are on, and whether all replicas agree.",
     ),
     (
+        "grants_unused",
+        "Alert [QuorumgateGrantsUnused](troubleshoot.md#quorumgategrantsunused).",
+    ),
+    (
         "leader",
-        "Alert [QuorumgateNoLeader](runbooks.md#quorumgatenoleader).",
+        "Alert [QuorumgateNoLeader](troubleshoot.md#quorumgatenoleader).",
     ),
     (
         "ledger_conflicts",
@@ -109,11 +117,11 @@ const WHEN: &[(&str, &str)] = &[
     ("peer_answers", "Which replica cannot reach which."),
     (
         "peer_strikes",
-        "Alert [QuorumgateReplicaStruck](runbooks.md#quorumgatereplicastruck).",
+        "Alert [QuorumgateReplicaStruck](troubleshoot.md#quorumgatereplicastruck).",
     ),
     (
         "phase_duration_seconds",
-        "Alert [QuorumgateWebhookSlow](runbooks.md#quorumgatewebhookslow): the phase says whether it is etcd or the API server.",
+        "Alert [QuorumgateWebhookSlow](troubleshoot.md#quorumgatewebhookslow): the phase says whether it is etcd or the API server.",
     ),
     (
         "probes",
@@ -121,7 +129,7 @@ const WHEN: &[(&str, &str)] = &[
     ),
     (
         "probe_failures",
-        "Alert [QuorumgateEvidenceWeak](runbooks.md#quorumgateevidenceweak): what goes wrong when members are asked.",
+        "Alert [QuorumgateEvidenceWeak](troubleshoot.md#quorumgateevidenceweak): what goes wrong when members are asked.",
     ),
     ("process_cpu_seconds", "What a replica costs."),
     (
@@ -131,7 +139,7 @@ const WHEN: &[(&str, &str)] = &[
     ("process_open_fds", "Whether it comes near that."),
     (
         "process_resident_memory_bytes",
-        "Whether the limit of the Deployment fits the number of clusters ([benchmarks.md](benchmarks.md#load)).",
+        "Whether the limit of the Deployment fits the number of clusters ([Benchmarks](evidence.md#load)).",
     ),
     ("process_start_time_seconds", "When a replica began anew."),
     (
@@ -144,7 +152,7 @@ const WHEN: &[(&str, &str)] = &[
     ),
     (
         "rejected_requests",
-        "Alert [QuorumgateRequestsRejected](runbooks.md#quorumgaterequestsrejected).",
+        "Alert [QuorumgateRequestsRejected](troubleshoot.md#quorumgaterequestsrejected).",
     ),
     (
         "replacement_steps",
@@ -166,9 +174,9 @@ const HEAD: &str = "# Metrics
 
 <!-- Written by `make metrics`; edit the descriptions in src/telemetry/metrics and the last column in tests/it/metrics.rs. -->
 
-`GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [runbooks.md](runbooks.md).
+`GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [Alerts](troubleshoot.md#alerts).
 
-How many series there are is bounded: the values of every label are words of the program, but for `namespace`, `cluster` and `peer`. Series with `namespace` and `cluster` come from the replica
+How many series there are is bounded: the values of every label are words of the program, but for `etcd_namespace`, `etcd_cluster` and `peer`. Series with `etcd_namespace` and `etcd_cluster` come from the replica
 that leads only, and go with the budget. A cluster has six of them, one per kind of snapshot where its backups are known, and one per condition of its budget (at most fifteen). `peer` is a pod of another replica, and goes with it.
 
 The chart has a Grafana dashboard of them (`dashboard.enabled`). Here are its panels while `make demo` plays, drawn by `make dashboard` from a Prometheus that reads both replicas every second:
@@ -321,6 +329,7 @@ fn shown() -> Metrics {
     metrics.probe_failed("a");
     metrics.duty_broke("a");
     metrics.replacement_step("a");
+    metrics.grants_unused(&ClusterRef::new("a", "b"), 1);
     metrics.certificate_made(MadeCertificate::Serving);
     metrics.feature("a", true);
     metrics.reachability.peer("a", true);

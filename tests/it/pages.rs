@@ -26,7 +26,7 @@ pub(crate) fn is_up_to_date(path: &str, made: &str, command: &str) {
 #[test]
 fn the_page_of_fields_has_every_field_of_the_custom_resources() {
     let mut page = "# Fields of the custom resources\n\n\
-        <!-- Written by `make pages`; edit the doc comments in src/api. -->\n\n\
+        <!-- Written by `make pages`; edit the doc comments in api/src. -->\n\n\
         What `kubectl explain` says, on one page. `[]` stands for each entry of a list, `{}` for each value of a map.\n"
         .to_owned();
     for file in [
@@ -154,4 +154,90 @@ fn the_page_of_options_has_every_option_of_every_command() {
         }
     }
     is_up_to_date("docs/options.md", &page, "make pages");
+}
+
+/// The files with the rules.
+const RULES: [&str; 3] = [
+    "core/src/quorum/decide/early.rs",
+    "core/src/quorum/decide/requests.rs",
+    "core/src/quorum/decide/members.rs",
+];
+
+#[test]
+fn the_page_of_rules_has_every_rule_in_the_order_in_which_it_is_asked() {
+    let read = |path: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    };
+    let sources = RULES.map(|path| (path, read(path)));
+    let mut page = "# The rules\n\n\
+        <!-- Written by `make pages`; edit the doc comments of the rules in core/src/quorum/decide. -->\n\n\
+        A disruption of a member is decided by the first rule that applies. Rule 10 is asked only where\n\
+        the others would allow. *Wait* is answered by 429, *refused* by 403; [reference](reference.md#refusals)\n\
+        has the words. [How it works inside](internals.md#what-is-decided-and-about-whom) has the rest.\n"
+        .to_owned();
+    let order = read("core/src/quorum/decide/mod.rs");
+    let mut names: Vec<&str> = Vec::new();
+    let early = &sources[0].1;
+    let defined = early.split("fn rule_").skip(1);
+    names.extend(defined.filter_map(|rest| rest.split('(').next()));
+    let asked = order
+        .split("const ")
+        .filter(|part| part.contains(": [Rule;"));
+    for part in asked {
+        let list = part.split("];").next().unwrap_or_default();
+        for line in list
+            .lines()
+            .filter_map(|line| line.trim().strip_suffix(','))
+        {
+            let name = line.rsplit("::").next().unwrap_or_default();
+            names.push(name.strip_prefix("rule_").unwrap_or(name));
+        }
+    }
+    names.push("10_disruption_budget");
+    names.push("17_no_headroom");
+    for name in &names {
+        let (path, text) = described(&sources, name);
+        let numbered = name.starts_with(|c: char| c.is_numeric());
+        let (number, words) = name.split_once('_').unwrap_or((name, name));
+        let title = if numbered {
+            format!("Rule {number}: {}", words.replace('_', " "))
+        } else {
+            format!("Between them: {}", name.replace('_', " "))
+        };
+        let text = text
+            .strip_prefix(&format!("Rule {number}: "))
+            .unwrap_or(&text);
+        let (first, rest) = text.split_at(1);
+        let first = first.to_uppercase();
+        write!(page, "\n## {title}\n\n{first}{rest}\n`{path}`\n").unwrap();
+    }
+    let numbered = names
+        .iter()
+        .filter(|name| name.starts_with(|c: char| c.is_numeric()));
+    assert_eq!(numbered.count(), 17, "{names:?}");
+    is_up_to_date("docs/rules.md", &page, "make pages");
+}
+
+/// The file of a rule, and its doc comment.
+fn described<'s>(sources: &'s [(&'s str, String)], name: &str) -> (&'s str, String) {
+    let named = |text: &str| {
+        let lines: Vec<&str> = text.lines().collect();
+        let is_it = |line: &&str| {
+            ["rule_", ""]
+                .iter()
+                .any(|kind| line.contains(&format!("fn {kind}{name}(")))
+        };
+        let at = lines.iter().position(is_it)?;
+        let comment = lines[..at].iter().rev();
+        let mut comment: Vec<&str> = comment.map_while(|line| line.strip_prefix("///")).collect();
+        comment.reverse();
+        let lines = comment
+            .iter()
+            .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line)));
+        Some(lines.collect::<String>())
+    };
+    sources
+        .iter()
+        .find_map(|(path, text)| named(text).map(|text| (*path, text)))
+        .unwrap_or_else(|| panic!("no rule {name}"))
 }

@@ -1,4 +1,4 @@
-//! The tables of `docs/reference.md` and of the README, compared with the code.
+//! The tables of `docs/reference.md` and `docs/troubleshoot.md`, compared with the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -89,8 +89,12 @@ fn what_a_refusal_is_quoted_with_is_what_it_says() {
     let refusals = rows(REFERENCE, "## Refusals").into_iter();
     let others = rows(REFERENCE, "### Requests without a verdict").into_iter();
     let mut said: Vec<String> = refusals.chain(others).map(|row| row[2].clone()).collect();
-    let readme = rows("README.md", "## A refusal, and what to do").into_iter();
-    said.extend(readme.map(|row| row[0].clone()));
+    let common = rows(
+        "docs/troubleshoot.md",
+        "## A delete or an eviction is denied",
+    )
+    .into_iter();
+    said.extend(common.map(|row| row[0].clone()));
     for said in said {
         for part in said.split('…').map(str::trim) {
             assert!(
@@ -103,7 +107,7 @@ fn what_a_refusal_is_quoted_with_is_what_it_says() {
 
 #[test]
 fn every_label_and_annotation_of_the_gates_has_one_row() {
-    let sources = ["src/api/names.rs", "src/reachability/slice.rs"].map(read);
+    let sources = ["api/src/names.rs", "src/reachability/slice.rs"].map(read);
     let literals = sources.iter().flat_map(|text| text.split('"'));
     let known: BTreeSet<&str> = literals
         .filter(|text| text.strip_prefix("quorumgate.io/").is_some())
@@ -162,7 +166,7 @@ fn every_condition_and_each_of_its_reasons_is_told() {
         .flat_map(|row| quoted(&row[0]))
         .map(str::to_owned)
         .collect();
-    let status = read("src/api/status.rs");
+    let status = read("api/src/status.rs");
     let (_, conditions) = status.split_once("pub mod condition {").unwrap();
     assert_eq!(told, camel_case_literals(conditions));
 
@@ -176,10 +180,10 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     let (_, reasons) = force.split_once("fn reason(&self)").unwrap();
     let (reasons, _) = reasons.split_once("\n    }\n").unwrap();
     known.extend(camel_case_literals(reasons));
-    let told_of_runs = read("src/reconcile/defragmentation/tell.rs");
+    let told_of_runs = read("src/reconcile/defragmentation/report.rs");
     let (_, reasons) = told_of_runs.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));
-    let told_of_members = read("src/reconcile/replacement/tell.rs");
+    let told_of_members = read("src/reconcile/replacement/report.rs");
     let (_, reasons) = told_of_members.split_once("fn said(").unwrap();
     known.extend(
         camel_case_literals(reasons)
@@ -188,6 +192,10 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     );
     let told_of_backups = read("src/reconcile/backups.rs");
     let (_, reasons) = told_of_backups.split_once("fn said(").unwrap();
+    known.extend(camel_case_literals(reasons));
+    let told_of_restorations = read("src/reconcile/initialisations.rs");
+    let (_, reasons) = told_of_restorations.split_once("fn said(").unwrap();
+    let (reasons, _) = reasons.split_once("\n}\n").unwrap();
     known.extend(camel_case_literals(reasons));
     known.extend(["Complete", "Stepping"].map(str::to_owned));
     assert_eq!(told, known);

@@ -16,7 +16,8 @@ impl Tests {
     /// Reads `src`, `tests` and `core`, without the rows of the conformance table, since a name
     /// there does not prove a call.
     pub(crate) fn read() -> Self {
-        let files = ["src", "tests", "core"].map(|folder| files_below(folder, &["rs", "txt"]));
+        let files =
+            ["api", "src", "tests", "core"].map(|folder| files_below(folder, &["rs", "txt"]));
         let mut files = files.concat();
         files.retain(|(path, _)| match path.strip_suffix(".txt") {
             Some(_) => path.starts_with("core/tests/core/scenarios/"),

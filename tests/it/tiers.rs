@@ -62,8 +62,15 @@ fn ignored_cases_say_which_command_runs_them() {
         let lines = lines.filter(|line| line.starts_with("#[ignore"));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    let files = ["tests/e2e", "tests/live_etcd", "testbed", "core", "src"]
-        .map(|folder| files_below(folder, &["rs"]));
+    let files = [
+        "tests/e2e",
+        "tests/live_etcd",
+        "testbed",
+        "core",
+        "api",
+        "src",
+    ]
+    .map(|folder| files_below(folder, &["rs"]));
     for (path, text) in files.iter().flatten() {
         for line in ignored(text) {
             assert_eq!(line, r#"#[ignore = "make versions runs it"]"#, "in {path}");

@@ -14,7 +14,7 @@ The name of every object. 40 characters leave room for what is added behind it.
 {{- end }}
 
 {{- define "quorumgate.serviceAccountName" -}}
-{{- include "quorumgate.fullname" . -}}
+{{- .Values.serviceAccount.name | default (include "quorumgate.fullname" .) -}}
 {{- end }}
 
 {{/*
@@ -25,18 +25,46 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "quorumgate.serviceAcc
 {{- end }}
 
 {{/*
-Labels of the replicas. A cluster has one gate, so they name no release.
+Labels by which the replicas are selected.
 */}}
 {{- define "quorumgate.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "quorumgate.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "quorumgate.labels" -}}
 {{ include "quorumgate.selectorLabels" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/*
+Labels and annotations of an object: the chart's own, those in the dict that is the context, and the common ones. Of two values for one key the first counts.
+*/}}
+{{- define "quorumgate.metadata" -}}
+{{- $own := include "quorumgate.labels" .root | fromYaml -}}
+{{- include "quorumgate.podMetadata" (dict "root" .root "labels" (merge $own (.labels | default dict)) "annotations" .annotations) -}}
+{{- end }}
+
+{{/*
+The same without the labels of the chart's objects: for pods, which have labels of their own.
+*/}}
+{{- define "quorumgate.podMetadata" -}}
+labels:
+  {{- merge (deepCopy .labels) .root.Values.commonLabels | toYaml | nindent 2 }}
+{{- with merge (deepCopy (.annotations | default dict)) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "quorumgate.webhookAnnotations" -}}
+{{- $own := dict -}}
+{{- if .Values.certificates.certManager.enabled -}}
+{{- $_ := set $own "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "quorumgate.certificateSecret" .)) -}}
+{{- end -}}
+{{- merge $own .Values.webhooks.annotations | toYaml -}}
 {{- end }}
 
 {{/*
@@ -44,15 +72,19 @@ Labels of the pods of hooks. They must not be those of the replicas, which Servi
 */}}
 {{- define "quorumgate.uninstallLabels" -}}
 app.kubernetes.io/name: {{ include "quorumgate.name" . }}-uninstall
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "quorumgate.testLabels" -}}
 app.kubernetes.io/name: {{ include "quorumgate.name" . }}-test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{/*
+A registry of one's own holds the image under the same name: `global.imageRegistry`, or `image.registry`.
+*/}}
 {{- define "quorumgate.image" -}}
+{{- with .Values.global.imageRegistry | default .Values.image.registry }}{{ . }}/{{ end -}}
 {{- if .Values.image.digest -}}
 {{ .Values.image.repository }}@{{ .Values.image.digest }}
 {{- else -}}
@@ -67,21 +99,6 @@ imagePullSecrets:
 {{- end -}}
 {{- end }}
 
-{{- define "quorumgate.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
-{{- end }}
-
-{{- define "quorumgate.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
-{{- end }}
-
 {{/*
 The container of a hook: one subcommand of the program. The context is a dict with the root and the arguments.
 */}}
@@ -92,13 +109,9 @@ The container of a hook: one subcommand of the program. The context is a dict wi
   args:
     {{- toYaml .args | nindent 4 }}
   resources:
-    requests:
-      cpu: 10m
-      memory: 32Mi
-    limits:
-      memory: 128Mi
+    {{- toYaml .root.Values.hooks.resources | nindent 4 }}
   securityContext:
-    {{- include "quorumgate.containerSecurityContext" .root | nindent 4 }}
+    {{- toYaml .root.Values.containerSecurityContext | nindent 4 }}
 {{- end }}
 
 {{- define "quorumgate.certificateSecret" -}}
@@ -124,6 +137,15 @@ caBundle: {{ .Values.certificates.caBundle | b64enc }}
 {{- end }}
 
 {{/*
+The path of a webhook. Where the gate makes its own certificates, it writes the path, which ends in a word of its certificate, and the chart does not say what it is.
+*/}}
+{{- define "quorumgate.path" -}}
+{{- if not (include "quorumgate.ownCertificates" (first .)) -}}
+path: {{ last . }}, {{/* a space */}}
+{{- end -}}
+{{- end }}
+
+{{/*
 The switches of all features, or nothing.
 */}}
 {{- define "quorumgate.featureGates" -}}
@@ -139,17 +161,50 @@ The switches of all features, or nothing.
 {{- end }}
 
 {{/*
+Not empty where helm talks to a cluster. It does when it installs or upgrades a release, and renders the hooks that the release keeps. Where it only prints manifests, hooks would be
+ordinary objects for whoever applies them: a Job that removes the gate.
+*/}}
+{{- define "quorumgate.hooks" -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/*
 What would only show later, said at once.
 */}}
 {{- define "quorumgate.checks" -}}
+{{- if not .Values.enabled -}}
+{{- fail "enabled=false is for charts that depend on this one, with `condition: quorumgate.enabled`; to remove the gate, run helm uninstall" -}}
+{{- end -}}
+{{- if not (or .Values.serviceAccount.create .Values.serviceAccount.name) -}}
+{{- fail "serviceAccount.create=false needs serviceAccount.name: the policies hold that account to what the gate may do, and no other workload may use it" -}}
+{{- end -}}
+{{- if and (not .Values.rbac.create) (or .Values.uninstall.enabled .Values.tests.enabled) -}}
+{{- fail "rbac.create=false leaves the hooks without rights: set uninstall.enabled=false and tests.enabled=false too, and run `quorumgate uninstall` before the removal" -}}
+{{- end -}}
+{{- if and .Values.podDisruptionBudget.minAvailable .Values.podDisruptionBudget.maxUnavailable -}}
+{{- fail "a PodDisruptionBudget has one of podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable: set the other to null" -}}
+{{- end -}}
 {{- if and .Values.featureGates.EtcdMembers (not .Values.etcdMembers.enabled) -}}
 {{- fail "the feature EtcdMembers needs a definition and rights: set etcdMembers.enabled=true instead of featureGates.EtcdMembers" -}}
 {{- end -}}
 {{- if and .Values.certificates.secretName (include "quorumgate.ownCertificates" .) -}}
-{{- fail "the API servers have to be told whose certificate the Secret of certificates.secretName holds: give the authority's certificate by --set-file certificates.caBundle=ca.crt (certs/README.md), or leave secretName out, and the gate makes its own" -}}
+{{- fail "the API servers have to be told whose certificate the Secret of certificates.secretName holds: give the authority's certificate by --set-file certificates.caBundle=ca.crt (docs/install.md#certificates), or leave secretName out, and the gate makes its own" -}}
 {{- end -}}
-{{- /* A cluster answers look-ups; `helm template` and client-side dry runs do not. */ -}}
-{{- if lookup "v1" "Namespace" "" "kube-system" -}}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.apiServers) -}}
+{{- fail "networkPolicy.enabled needs networkPolicy.apiServers: without the addresses that API servers call from, either everybody may call or nobody, and then every gated request fails (docs/security.md says which addresses those are)" -}}
+{{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.hostNetwork -}}
+{{- fail "a NetworkPolicy does not apply to pods in the network of their nodes: leave networkPolicy.enabled or hostNetwork out" -}}
+{{- end -}}
+{{- if and (eq .Values.rbac.secrets "Namespaces") (not .Values.namespaces) -}}
+{{- fail "rbac.secrets=Namespaces needs namespaces: those whose Secrets the gate may read" -}}
+{{- end -}}
+{{- if eq (int .Values.ports.webhooks) (int .Values.ports.metrics) -}}
+{{- fail "ports.webhooks and ports.metrics are the same" -}}
+{{- end -}}
+{{- if include "quorumgate.hooks" . -}}
 {{- if and .Values.certificates.certManager.enabled (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
 {{- fail "cert-manager is not installed: install it (https://cert-manager.io), or set certificates.certManager.enabled=false, and the gate makes its own certificates" -}}
 {{- end -}}

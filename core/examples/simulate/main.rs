@@ -3,7 +3,7 @@
 //! each policy. The gate's side is the shipped decision, grants and planner.
 //!
 //! `cargo run --release -p quorumgate-core --example simulate -- --write` writes the table and the picture into
-//! docs/simulation.md and docs/simulation.svg. docs/simulation.md says what is simplified.
+//! docs/evidence.md and docs/simulation.svg. docs/evidence.md says what is simplified.
 
 mod gate;
 mod incidents;
@@ -37,7 +37,7 @@ struct Args {
     /// where volumes move to another node. Every size is simulated for each.
     #[arg(long, value_delimiter = ',', default_value = "1,10")]
     slowness: Vec<u64>,
-    /// Writes docs/simulation.md and docs/simulation.svg.
+    /// Writes docs/evidence.md and docs/simulation.svg.
     #[arg(long)]
     write: bool,
 }

@@ -10,7 +10,7 @@ use crate::incidents::{MINUTE, Ms, SECOND};
 use crate::policy::Kind;
 use crate::year::Tally;
 
-/// The lines in docs/simulation.md between which the tables stand.
+/// The lines in docs/evidence.md between which the tables stand.
 const BEGIN: &str =
     "<!-- tables: cargo run --release -p quorumgate-core --example simulate -- --write -->\n";
 const END: &str = "<!-- end of tables -->";
@@ -26,8 +26,8 @@ pub(crate) fn tell(outcomes: &[Outcome], clusters: u64, seed: u64, write: bool) 
     print(&tables);
     if write {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-        let page = docs.join("simulation.md");
-        let text = std::fs::read_to_string(&page).context("docs/simulation.md")?;
+        let page = docs.join("evidence.md");
+        let text = std::fs::read_to_string(&page).context("docs/evidence.md")?;
         let (before, rest) = text.split_once(BEGIN).context("no place for tables")?;
         let (_, after) = rest.split_once(END).context("no end of the tables")?;
         std::fs::write(&page, format!("{before}{BEGIN}\n{tables}\n{END}{after}"))?;

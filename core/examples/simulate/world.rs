@@ -2,7 +2,7 @@
 
 use crate::incidents::{MINUTE, Ms, SECOND};
 
-// The times of a pod are those of the measured rollouts (docs/benchmarks.md, "Rollouts"): three
+// The times of a pod are those of the measured rollouts (docs/evidence.md, "Rollouts"): three
 // members one after the other in 6 to 8 s. Volumes that move to another node take ten times as long
 // and more, for which there is a factor.
 

@@ -156,6 +156,12 @@ pub struct InitialisationCounts {
 }
 
 impl InitialisationCounts {
+    /// Whether attempts to bring a member back from bad data failed, and none succeeded.
+    pub fn fails(&self) -> bool {
+        let failed = self.not_restored > 0 || self.not_given_up > 0;
+        failed && self.restored == 0 && self.given_up == 0
+    }
+
     /// The counts since `earlier`. `None` if the counts began anew in between.
     pub fn since(self, earlier: &Self) -> Option<Self> {
         Some(Self {

@@ -1,13 +1,13 @@
 //! Leadership moves before a leader goes, so that no election is needed.
 
-use super::board::Board;
 use super::desired::Handover;
-use super::slot::Slot;
+use super::ordinal_state::OrdinalState;
+use super::rollout_state::RolloutState;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Grants, leader_to_move};
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// The action for a pod that may go. A leader hands leadership over first, if another member
     /// can take it; `otherwise` is the action for all others.
     ///
@@ -15,15 +15,15 @@ impl Board<'_> {
     /// that the Lease names may be out of date. Such a leader goes last, like a follower.
     pub(super) fn handing_over(
         &self,
-        slot: &Slot<'_>,
+        ordinal_state: &OrdinalState<'_>,
         grants: &Grants,
         otherwise: Action,
     ) -> Result<Action, Box<WaitingOn>> {
         let asked = self.snapshot.policy.evidence == EvidenceMode::Live;
-        if !asked || !slot.leads() || slot.state.is_down() {
+        if !asked || !ordinal_state.leads() || ordinal_state.state.is_down() {
             return Ok(otherwise);
         }
-        let to = slot.target().and_then(|target| {
+        let to = ordinal_state.target().and_then(|target| {
             leader_to_move(
                 self.snapshot,
                 grants,
@@ -37,7 +37,7 @@ impl Board<'_> {
                 then: otherwise.departure(),
             }),
             (Some(_), Handover::Resting { remaining }) => Err(Box::new(WaitingOn::Leadership {
-                leader: slot.name.clone(),
+                leader: ordinal_state.name.clone(),
                 remaining,
             })),
         }

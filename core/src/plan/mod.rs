@@ -10,7 +10,6 @@
 //! The planner does not replace the decision. It proposes only what [`crate::quorum::decide()`]
 //! would allow now, and the controller still has to take a grant for each step, like every asker.
 
-mod board;
 pub mod defragmentation;
 mod desired;
 mod handover;
@@ -18,27 +17,28 @@ mod hindrance;
 mod max_unavailable;
 mod next;
 mod non_serving;
+mod ordinal_state;
 mod permission;
 pub mod replacement;
 mod rolling_update;
+mod rollout_state;
 mod room;
 mod serving;
-mod slot;
 mod state;
 mod step;
 mod version;
 mod waiting;
 mod without_quorum;
 
-pub use board::{Progress, progress};
 pub use desired::{
     Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal, Sidecars,
 };
 pub use hindrance::Hindrance;
 pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};
+pub use ordinal_state::{MOST_REPLICAS, Target, pod_name, targets};
 pub use rolling_update::unblock;
-pub use slot::{MOST_REPLICAS, Target, pod_name, targets};
+pub use rollout_state::{Progress, progress};
 pub use state::{Absent, State};
 pub use step::{Action, Because, Departure, Part, Step};
 pub use version::{Defect, Version};

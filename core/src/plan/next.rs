@@ -1,8 +1,8 @@
 //! The order of a rollout, step by step.
 
-use super::board::Board;
 use super::desired::Desired;
-use super::slot::MOST_REPLICAS;
+use super::ordinal_state::MOST_REPLICAS;
+use super::rollout_state::RolloutState;
 use super::step::Step;
 use super::waiting::WaitingOn;
 use crate::quorum::{Grants, Scope, Snapshot};
@@ -83,28 +83,28 @@ impl<'a> IntoIterator for &'a Steps {
 /// assert_eq!(first.to_string(), "delete etcd-main-2: it is an outdated follower");
 /// ```
 pub fn next_step(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Next {
-    let board = Board::of(snapshot, grants, desired);
-    let first = ORDER.iter().find_map(|answer| answer(&board));
-    first.unwrap_or_else(|| Next::Wait(board.waiting()))
+    let rollout_state = RolloutState::of(snapshot, grants, desired);
+    let first = ORDER.iter().find_map(|answer| answer(&rollout_state));
+    first.unwrap_or_else(|| Next::Wait(rollout_state.waiting()))
 }
 
 /// The questions in the order in which they are asked. The first that has an answer decides.
-const ORDER: [fn(&Board<'_>) -> Option<Next>; 7] = [
-    |board| board.not_begun().map(Next::Wait),
+const ORDER: [fn(&RolloutState<'_>) -> Option<Next>; 7] = [
+    |rollout_state| rollout_state.not_begun().map(Next::Wait),
     // Step 1.
-    |board| board.is_done().then_some(Next::Done),
-    |board| board.suspended().map(Next::Wait),
+    |rollout_state| rollout_state.is_done().then_some(Next::Done),
+    |rollout_state| rollout_state.suspended().map(Next::Wait),
     // A change that keeps old and new members apart.
-    |board| Some(board.proceed_without_quorum(board.obstacle()?)),
+    |rollout_state| Some(rollout_state.proceed_without_quorum(rollout_state.obstacle()?)),
     // Step 2.
-    |board| board.replace_non_serving(),
+    |rollout_state| rollout_state.replace_non_serving(),
     // Step 3, but for the members that are out: `take_serving` counts them.
-    |board| board.held().map(Next::Wait),
+    |rollout_state| rollout_state.held().map(Next::Wait),
     // Step 4.
-    |board| board.take_serving(),
+    |rollout_state| rollout_state.take_serving(),
 ];
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// The reason why no step can be planned yet, or can be planned any more.
     pub(super) fn not_begun(&self) -> Option<WaitingOn> {
         let circumstances = &self.snapshot.circumstances;

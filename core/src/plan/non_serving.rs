@@ -4,10 +4,10 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::board::Board;
 use super::desired::NonServing;
 use super::next::{Next, Steps};
-use super::slot::{Granted, Revision, Slot};
+use super::ordinal_state::{Granted, OrdinalState, Revision};
+use super::rollout_state::RolloutState;
 use super::state::State;
 use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;
@@ -47,19 +47,19 @@ impl Class {
     }
 }
 
-impl<'a> Board<'a> {
+impl<'a> RolloutState<'a> {
     /// The steps that replace outdated non-serving members, or the reason to wait. `None` if there
     /// is no such member.
     pub(super) fn replace_non_serving(&self) -> Option<Next> {
         let mut grants = self.grants.clone();
         let mut steps: Vec<Step> = Vec::new();
         let mut refused: Option<Box<WaitingOn>> = None;
-        for slot in self.non_serving() {
-            if !steps.is_empty() && self.is_needed_for_quorum(slot) {
+        for ordinal_state in self.non_serving() {
+            if !steps.is_empty() && self.is_needed_for_quorum(ordinal_state) {
                 // The members of this cycle have to be tried before this one.
                 break;
             }
-            match self.replace(slot, &grants) {
+            match self.replace(ordinal_state, &grants) {
                 Ok(step) => {
                     grants = with(&grants, &step);
                     let moves = matches!(step.action, Action::MoveLeader { .. });
@@ -73,7 +73,7 @@ impl<'a> Board<'a> {
                 }
                 // A member of which nothing is known is no reason to act, and must not hold up the
                 // others.
-                Err(_) if matches!(slot.state, State::Unknown(_)) => {}
+                Err(_) if matches!(ordinal_state.state, State::Unknown(_)) => {}
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
         }
@@ -84,43 +84,54 @@ impl<'a> Board<'a> {
     }
 
     /// The outdated members that do not serve, in the order in which they go.
-    pub(super) fn non_serving(&self) -> Vec<&Slot<'a>> {
-        let mut sorted: Vec<(_, &Slot<'a>)> = self
+    pub(super) fn non_serving(&self) -> Vec<&OrdinalState<'a>> {
+        let mut sorted: Vec<(_, &OrdinalState<'a>)> = self
             .slots
             .iter()
-            .filter(|slot| slot.is_open())
-            .filter_map(|slot| {
-                let class = Class::of(&slot.state)?;
-                let begun = Reverse(slot.grant == Granted::ToRollout);
-                let last = (slot.leads(), Reverse(slot.lag()), Reverse(slot.ordinal));
-                Some(((begun, class, last), slot))
+            .filter(|ordinal_state| ordinal_state.is_open())
+            .filter_map(|ordinal_state| {
+                let class = Class::of(&ordinal_state.state)?;
+                let begun = Reverse(ordinal_state.grant == Granted::ToRollout);
+                let last = (
+                    ordinal_state.leads(),
+                    Reverse(ordinal_state.lag()),
+                    Reverse(ordinal_state.ordinal),
+                );
+                Some(((begun, class, last), ordinal_state))
             })
             .collect();
         sorted.sort_by_key(|(key, _)| *key);
-        sorted.into_iter().map(|(_, slot)| slot).collect()
+        sorted
+            .into_iter()
+            .map(|(_, ordinal_state)| ordinal_state)
+            .collect()
     }
 
-    fn replace(&self, slot: &Slot<'_>, grants: &Grants) -> Result<Step, Box<WaitingOn>> {
-        if let Some(untried) = self.untried(slot) {
+    fn replace(
+        &self,
+        ordinal_state: &OrdinalState<'_>,
+        grants: &Grants,
+    ) -> Result<Step, Box<WaitingOn>> {
+        if let Some(untried) = self.untried(ordinal_state) {
             return Err(untried.into());
         }
-        if matches!(slot.state, State::Unknown(_)) && !self.hangs(slot) {
+        if matches!(ordinal_state.state, State::Unknown(_)) && !self.hangs(ordinal_state) {
             return Err(self.waiting().into());
         }
-        let pod = self.may_take(slot, grants, Action::Delete)?;
-        let action = self.handing_over(slot, grants, Action::Delete)?;
+        let pod = self.may_take(ordinal_state, grants, Action::Delete)?;
+        let action = self.handing_over(ordinal_state, grants, Action::Delete)?;
         Ok(Step {
             pod,
             action,
-            because: Because::NonServing(slot.state.clone()),
+            because: Because::NonServing(ordinal_state.state.clone()),
         })
     }
 }
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// Whether quorum is lost and the member is alive.
-    fn is_needed_for_quorum(&self, slot: &Slot<'_>) -> bool {
-        self.snapshot.quorum_lost && matches!(slot.state, State::Failing(_))
+    fn is_needed_for_quorum(&self, ordinal_state: &OrdinalState<'_>) -> bool {
+        self.snapshot.quorum_lost && matches!(ordinal_state.state, State::Failing(_))
     }
 
     /// The reason to keep a member that is alive while quorum is lost, if there is one.
@@ -128,8 +139,8 @@ impl Board<'_> {
     /// Such a member is needed to bring quorum back. The new revision may be the repair. But where
     /// it has been tried, some updated member has to answer or to keep running before the next
     /// member is given up.
-    fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
-        if !self.is_needed_for_quorum(slot) {
+    fn untried(&self, ordinal_state: &OrdinalState<'_>) -> Option<WaitingOn> {
+        if !self.is_needed_for_quorum(ordinal_state) {
             return None;
         }
         let mut tried = self
@@ -148,22 +159,22 @@ impl Board<'_> {
     }
 }
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// Whether the member has not served for so long that it is not merely slow.
-    fn hangs(&self, slot: &Slot<'_>) -> bool {
-        let out_for = self.desired.out_for.get(&slot.name);
+    fn hangs(&self, ordinal_state: &OrdinalState<'_>) -> bool {
+        let out_for = self.desired.out_for.get(&ordinal_state.name);
         out_for.is_some_and(|out_for| *out_for >= HANGS_AFTER)
     }
 }
 
 /// Whether the process has been running for a while.
-fn lasts(slot: &Slot<'_>) -> bool {
-    let up_for = slot.pod.and_then(|pod| pod.up_for);
+fn lasts(ordinal_state: &OrdinalState<'_>) -> bool {
+    let up_for = ordinal_state.pod.and_then(|pod| pod.up_for);
     let is_out = matches!(
-        slot.state,
+        ordinal_state.state,
         State::Terminating | State::Unknown(Why::RefusesAsAllDo)
     );
-    !is_out && !slot.state.is_down() && up_for >= Some(LASTS_AFTER)
+    !is_out && !ordinal_state.state.is_down() && up_for >= Some(LASTS_AFTER)
 }
 
 /// The grants as they will be once this step has its grant.

@@ -1,27 +1,27 @@
 //! The check that a step would be allowed. The planner proposes only steps that
 //! [`decide()`](crate::quorum::decide()) would allow now.
 
-use super::board::Board;
 use super::desired::PodManagement;
-use super::slot::Slot;
+use super::ordinal_state::OrdinalState;
+use super::rollout_state::RolloutState;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{
     Basis, Disruption, Grants, Permission, PodName, Reason, TargetPod, Verdict, decide,
 };
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// The pod to take, or the reason why it may not go while these grants are open.
     pub(super) fn may_take(
         &self,
-        slot: &Slot<'_>,
+        ordinal_state: &OrdinalState<'_>,
         grants: &Grants,
         action: Action,
     ) -> Result<TargetPod, Box<WaitingOn>> {
-        let Some(target) = slot.target() else {
+        let Some(target) = ordinal_state.target() else {
             return Err(self.waiting().into());
         };
-        if let Some(lower) = self.blocking(slot, grants) {
+        if let Some(lower) = self.blocking(ordinal_state, grants) {
             return Err(Box::new(WaitingOn::LowerOrdinal {
                 pod: target.name,
                 lower: lower.absent(),
@@ -50,13 +50,17 @@ impl Board<'_> {
 
     /// A lower ordinal that keeps the StatefulSet controller from creating this pod again
     /// (`OrderedReady`).
-    fn blocking<'s>(&'s self, slot: &Slot<'_>, grants: &Grants) -> Option<&'s Slot<'s>> {
+    fn blocking<'s>(
+        &'s self,
+        ordinal_state: &OrdinalState<'_>,
+        grants: &Grants,
+    ) -> Option<&'s OrdinalState<'s>> {
         if self.desired.management == PodManagement::Parallel {
             return None;
         }
         self.slots.iter().find(|lower| {
             let ready = lower.pod.is_some_and(|pod| pod.ready && !pod.terminating);
-            lower.ordinal < slot.ordinal && (!ready || grants.holds(&lower.name))
+            lower.ordinal < ordinal_state.ordinal && (!ready || grants.holds(&lower.name))
         })
     }
 

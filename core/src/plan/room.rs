@@ -1,13 +1,13 @@
 //! Step 3: before a serving member goes, enough of the members that went before it serve again.
 
-use super::board::{Board, count};
 use super::max_unavailable::Unavailability;
-use super::slot::{Revision, Slot};
+use super::ordinal_state::{OrdinalState, Revision};
+use super::rollout_state::{RolloutState, count};
 use super::state::State;
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Membership};
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// The reason why no serving member may go, whatever `maxUnavailable` says: an updated member
     /// takes too long to serve, or a new member has to join first.
     pub(super) fn held(&self) -> Option<WaitingOn> {
@@ -23,7 +23,7 @@ impl Board<'_> {
             return held;
         }
         let out = self.out(None);
-        let pods = self.in_state(|slot| slot.state == State::Missing);
+        let pods = self.in_state(|ordinal_state| ordinal_state.state == State::Missing);
         if !pods.is_empty() {
             return WaitingOn::MissingPods { pods, out };
         }
@@ -31,13 +31,14 @@ impl Board<'_> {
         if !pods.is_empty() {
             return WaitingOn::InFlight { pods, out };
         }
-        let members = self.in_state(|slot| {
-            slot.revision == Revision::Outdated && matches!(slot.state, State::Unknown(_))
+        let members = self.in_state(|ordinal_state| {
+            ordinal_state.revision == Revision::Outdated
+                && matches!(ordinal_state.state, State::Unknown(_))
         });
         if !members.is_empty() {
             return WaitingOn::Evidence { members, out };
         }
-        let members = self.in_state(Slot::is_out);
+        let members = self.in_state(OrdinalState::is_out);
         WaitingOn::UpdatedMembers { members, out }
     }
 
@@ -45,10 +46,10 @@ impl Board<'_> {
     /// Service reach this one and not them. A member that such clients do not reach either may go.
     pub(super) fn needed_by_clients(
         &self,
-        slot: &Slot<'_>,
+        ordinal_state: &OrdinalState<'_>,
         out: Unavailability,
     ) -> Option<WaitingOn> {
-        if !slot.is_ready() {
+        if !ordinal_state.is_ready() {
             return None;
         }
         let unready = self.unready();
@@ -58,11 +59,14 @@ impl Board<'_> {
         };
         let deadline = self.snapshot.policy.progress_deadline;
         (!out.has_room()).then(|| WaitingOn::Unready {
-            pods: unready.iter().map(|slot| slot.name.clone()).collect(),
-            out,
-            overdue: unready
+            pods: unready
                 .iter()
-                .any(|slot| slot.pod.and_then(|pod| pod.up_for) >= Some(deadline)),
+                .map(|ordinal_state| ordinal_state.name.clone())
+                .collect(),
+            out,
+            overdue: unready.iter().any(|ordinal_state| {
+                ordinal_state.pod.and_then(|pod| pod.up_for) >= Some(deadline)
+            }),
         })
     }
 
@@ -73,12 +77,19 @@ impl Board<'_> {
         let late = self
             .slots
             .iter()
-            .filter(|slot| slot.should_serve_updated())
-            .filter_map(|slot| Some((self.desired.out_for.get(&slot.name)?, slot)))
+            .filter(|ordinal_state| ordinal_state.should_serve_updated())
+            .filter_map(|ordinal_state| {
+                Some((
+                    self.desired.out_for.get(&ordinal_state.name)?,
+                    ordinal_state,
+                ))
+            })
             .filter(|(waited, _)| **waited >= deadline)
-            .max_by_key(|(waited, slot)| (**waited, std::cmp::Reverse(slot.ordinal)));
-        late.map(|(waited, slot)| WaitingOn::Overdue {
-            member: slot.absent(),
+            .max_by_key(|(waited, ordinal_state)| {
+                (**waited, std::cmp::Reverse(ordinal_state.ordinal))
+            });
+        late.map(|(waited, ordinal_state)| WaitingOn::Overdue {
+            member: ordinal_state.absent(),
             waited: *waited,
             deadline,
         })
@@ -107,7 +118,8 @@ impl Board<'_> {
         let Membership::Confirmed { voters } = self.snapshot.membership else {
             return None;
         };
-        let members = self.in_state(|slot| slot.state.is_joining(slot.role()));
+        let members =
+            self.in_state(|ordinal_state| ordinal_state.state.is_joining(ordinal_state.role()));
         let replicas = self.snapshot.replicas;
         (voters < replicas && !members.is_empty()).then_some(WaitingOn::Joining {
             members,

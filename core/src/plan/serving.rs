@@ -5,10 +5,10 @@
 
 use std::cmp::Reverse;
 
-use super::board::Board;
 use super::desired::Removal;
 use super::next::{Next, Steps};
-use super::slot::{Granted, Slot};
+use super::ordinal_state::{Granted, OrdinalState};
+use super::rollout_state::RolloutState;
 use super::state::State;
 use super::step::{Action, Because, Part, Step};
 use super::waiting::WaitingOn;
@@ -25,23 +25,28 @@ struct Preference {
     part: Part,
 }
 
-impl<'a> Board<'a> {
+impl<'a> RolloutState<'a> {
     /// The step that takes an outdated serving member, or the reason to wait. `None` if there is no
     /// such member.
     pub(super) fn take_serving(&self) -> Option<Next> {
         let candidates = self.serving();
         let preference = self.preference(candidates.first()?);
         let mut refused: Option<Box<WaitingOn>> = None;
-        for slot in candidates {
-            if self.preference(slot) != preference && !blocked_by(slot, refused.as_deref()) {
+        for ordinal_state in candidates {
+            if self.preference(ordinal_state) != preference
+                && !blocked_by(ordinal_state, refused.as_deref())
+            {
                 break;
             }
-            let out = self.out(Some(&slot.name));
+            let out = self.out(Some(&ordinal_state.name));
             if !out.has_room() {
                 refused = refused.or_else(|| Some(self.waiting().into()));
                 continue;
             }
-            match (self.take(slot), self.needed_by_clients(slot, out)) {
+            match (
+                self.take(ordinal_state),
+                self.needed_by_clients(ordinal_state, out),
+            ) {
                 (Ok(step), None) => return Some(Next::Act(Steps::one(step))),
                 (Ok(_), Some(waiting)) => refused = refused.or_else(|| Some(waiting.into())),
                 (Err(waiting), _) => refused = refused.or(Some(waiting)),
@@ -51,51 +56,53 @@ impl<'a> Board<'a> {
     }
 
     /// The outdated members that serve, in the order in which they go.
-    pub(super) fn serving(&self) -> Vec<&Slot<'a>> {
-        let mut slots: Vec<&Slot<'a>> = self
+    pub(super) fn serving(&self) -> Vec<&OrdinalState<'a>> {
+        let mut slots: Vec<&OrdinalState<'a>> = self
             .slots
             .iter()
-            .filter(|slot| slot.is_open() && slot.state == State::Serving)
+            .filter(|ordinal_state| {
+                ordinal_state.is_open() && ordinal_state.state == State::Serving
+            })
             .collect();
-        slots.sort_by_key(|slot| {
+        slots.sort_by_key(|ordinal_state| {
             (
-                self.preference(slot),
-                slot.is_ready(),
-                Reverse(slot.lag()),
-                Reverse(slot.ordinal),
+                self.preference(ordinal_state),
+                ordinal_state.is_ready(),
+                Reverse(ordinal_state.lag()),
+                Reverse(ordinal_state.ordinal),
             )
         });
         slots
     }
 
     /// The step that takes this serving member, or the reason why it would be refused.
-    pub(super) fn take(&self, slot: &Slot<'_>) -> Result<Step, Box<WaitingOn>> {
+    pub(super) fn take(&self, ordinal_state: &OrdinalState<'_>) -> Result<Step, Box<WaitingOn>> {
         let removal = match self.desired.removal {
-            Removal::EvictHealthy if !slot.has_sick_sidecar() => Action::Evict,
+            Removal::EvictHealthy if !ordinal_state.has_sick_sidecar() => Action::Evict,
             Removal::EvictHealthy | Removal::Delete => Action::Delete,
         };
-        let pod = self.may_take(slot, self.grants, removal)?;
-        let action = self.handing_over(slot, self.grants, removal)?;
+        let pod = self.may_take(ordinal_state, self.grants, removal)?;
+        let action = self.handing_over(ordinal_state, self.grants, removal)?;
         Ok(Step {
             pod,
             action,
-            because: self.reason(slot),
+            because: self.reason(ordinal_state),
         })
     }
 
-    fn preference(&self, slot: &Slot<'_>) -> Preference {
+    fn preference(&self, ordinal_state: &OrdinalState<'_>) -> Preference {
         Preference {
-            fresh: slot.grant != Granted::ToRollout,
-            sound: !(self.desired.sidecar_first && slot.has_sick_sidecar()),
-            part: part(slot),
+            fresh: ordinal_state.grant != Granted::ToRollout,
+            sound: !(self.desired.sidecar_first && ordinal_state.has_sick_sidecar()),
+            part: part(ordinal_state),
         }
     }
 
-    fn reason(&self, slot: &Slot<'_>) -> Because {
-        if self.desired.sidecar_first && slot.has_sick_sidecar() {
-            Because::SidecarFirst(part(slot))
+    fn reason(&self, ordinal_state: &OrdinalState<'_>) -> Because {
+        if self.desired.sidecar_first && ordinal_state.has_sick_sidecar() {
+            Because::SidecarFirst(part(ordinal_state))
         } else {
-            Because::Serving(part(slot))
+            Because::Serving(part(ordinal_state))
         }
     }
 }
@@ -103,12 +110,12 @@ impl<'a> Board<'a> {
 /// Whether this is the member that the members before it wait for. Under `OrderedReady` a pod that
 /// is not Ready keeps the pods above it from being created again, and possibly only its update
 /// mends it.
-fn blocked_by(slot: &Slot<'_>, refused: Option<&WaitingOn>) -> bool {
-    matches!(refused, Some(WaitingOn::LowerOrdinal { lower, .. }) if lower.pod == slot.name)
+fn blocked_by(ordinal_state: &OrdinalState<'_>, refused: Option<&WaitingOn>) -> bool {
+    matches!(refused, Some(WaitingOn::LowerOrdinal { lower, .. }) if lower.pod == ordinal_state.name)
 }
 
-fn part(slot: &Slot<'_>) -> Part {
-    if slot.leads() {
+fn part(ordinal_state: &OrdinalState<'_>) -> Part {
+    if ordinal_state.leads() {
         Part::Leader
     } else {
         Part::Follower

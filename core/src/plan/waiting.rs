@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::board::Progress;
 use super::desired::{Generation, Obstacle};
 use super::max_unavailable::Unavailability;
+use super::rollout_state::Progress;
 use super::state::{Absent, State};
 use crate::quorum::{PodName, Reason, Teardown, list};
 

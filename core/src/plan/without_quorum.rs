@@ -4,10 +4,10 @@
 //! replaces one member after the other.
 
 use super::Desired;
-use super::board::Board;
 use super::desired::Obstacle;
 use super::next::{Next, Steps};
-use super::slot::{Granted, Revision, Slot};
+use super::ordinal_state::{Granted, OrdinalState, Revision};
+use super::rollout_state::RolloutState;
 use super::state::State;
 use super::step::{Because, Step};
 use super::waiting::WaitingOn;
@@ -45,11 +45,14 @@ pub fn ignored(named: &str, snapshot: &Snapshot, desired: &Desired) -> Option<Ig
         });
     }
     let grants = Grants::default();
-    let board = Board::of(snapshot, &grants, desired);
-    board.obstacle().is_none().then_some(Ignored::NoObstacle)
+    let rollout_state = RolloutState::of(snapshot, &grants, desired);
+    rollout_state
+        .obstacle()
+        .is_none()
+        .then_some(Ignored::NoObstacle)
 }
 
-impl Board<'_> {
+impl RolloutState<'_> {
     /// The obstacle, if there is more than one member.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         self.desired.obstacle.filter(|_| self.snapshot.replicas > 1)
@@ -64,8 +67,8 @@ impl Board<'_> {
         }
         let candidates = self.non_serving().into_iter().chain(self.serving());
         let mut refused: Option<Box<WaitingOn>> = None;
-        for slot in candidates {
-            match self.only(slot) {
+        for ordinal_state in candidates {
+            match self.only(ordinal_state) {
                 Ok(step) => return Next::Act(Steps::one(step)),
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
@@ -73,25 +76,32 @@ impl Board<'_> {
         Next::Wait(refused.map_or_else(|| self.waiting(), |waiting| *waiting))
     }
 
-    fn only(&self, slot: &Slot<'_>) -> Result<Step, Box<WaitingOn>> {
-        if let Some(waiting) = self.busy_without(slot) {
+    fn only(&self, ordinal_state: &OrdinalState<'_>) -> Result<Step, Box<WaitingOn>> {
+        if let Some(waiting) = self.busy_without(ordinal_state) {
             return Err(waiting.into());
         }
-        let mut step = self.take(slot)?;
-        if slot.state != State::Serving {
-            step.because = Because::NonServing(slot.state.clone());
+        let mut step = self.take(ordinal_state)?;
+        if ordinal_state.state != State::Serving {
+            step.because = Because::NonServing(ordinal_state.state.clone());
         }
         Ok(step)
     }
 
     /// The unfinished business of the step before.
-    fn busy_without(&self, aside: &Slot<'_>) -> Option<WaitingOn> {
-        let others = || self.slots.iter().filter(|slot| slot.name != aside.name);
-        let absent = |wanted: fn(&Slot<'_>) -> bool| -> Vec<_> {
-            others().filter(|s| wanted(s)).map(Slot::absent).collect()
+    fn busy_without(&self, aside: &OrdinalState<'_>) -> Option<WaitingOn> {
+        let others = || {
+            self.slots
+                .iter()
+                .filter(|ordinal_state| ordinal_state.name != aside.name)
+        };
+        let absent = |wanted: fn(&OrdinalState<'_>) -> bool| -> Vec<_> {
+            others()
+                .filter(|s| wanted(s))
+                .map(OrdinalState::absent)
+                .collect()
         };
         let out = self.out(Some(&aside.name));
-        let missing = absent(|slot| slot.state == State::Missing);
+        let missing = absent(|ordinal_state| ordinal_state.state == State::Missing);
         if !missing.is_empty() {
             return Some(WaitingOn::MissingPods { pods: missing, out });
         }
@@ -99,7 +109,9 @@ impl Board<'_> {
         if !pods.is_empty() {
             return Some(WaitingOn::InFlight { pods, out });
         }
-        let down = absent(|slot| slot.revision == Revision::Updated && slot.state.is_down());
+        let down = absent(|ordinal_state| {
+            ordinal_state.revision == Revision::Updated && ordinal_state.state.is_down()
+        });
         (!down.is_empty()).then_some(WaitingOn::UpdatedMembers { members: down, out })
     }
 
@@ -111,8 +123,10 @@ impl Board<'_> {
         let here = self
             .slots
             .iter()
-            .filter(|slot| slot.state == State::Terminating || slot.grant != Granted::No)
-            .map(|slot| &slot.name);
+            .filter(|ordinal_state| {
+                ordinal_state.state == State::Terminating || ordinal_state.grant != Granted::No
+            })
+            .map(|ordinal_state| &ordinal_state.name);
         let granted = self.grants.iter().map(|(pod, _)| pod);
         let mut pods: Vec<_> = here
             .chain(granted)

@@ -128,7 +128,8 @@ impl Snapshot {
         } else {
             known
         };
-        let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
+        let was = self.expected.voters;
+        let consensus = Consensus::of(&answers, self.policy.lag_bound, was, |list| {
             list.map_or(replicas, List::voters).max(known)
         });
         let mapping = Mapping::draw(

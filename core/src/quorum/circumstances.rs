@@ -17,6 +17,9 @@ pub struct Circumstances {
     pub shared_with: Option<ClusterRef>,
     /// Whether the ledger is known to hold every open grant (rule 9).
     pub ledger: Trust,
+    /// Whether the pod template starts etcd with `--force-new-cluster`, so that each new pod leaves
+    /// the others.
+    pub forces_new_cluster: bool,
     /// The answer that the pod's `PodDisruptionBudget`s would give to an eviction now (rule 10).
     pub disruption_budget: EvictionBudget,
 }
@@ -30,6 +33,7 @@ impl Circumstances {
             valid_override: None,
             shared_with: None,
             ledger: Trust::Trusted,
+            forces_new_cluster: false,
             disruption_budget: EvictionBudget::Permits,
         }
     }

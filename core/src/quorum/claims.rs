@@ -13,6 +13,7 @@ use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
 use super::expected_voters::majority;
 use super::grants::Grants;
 use super::id::{PodName, PodUid};
+use super::pod::{Node, Pod};
 use super::process::ProcessState;
 use super::settlement::Replacement;
 use super::snapshot::{Member, Snapshot};
@@ -34,8 +35,9 @@ pub struct ClaimDeletion {
     pub other_uid: bool,
     /// Whether the garbage collector deletes the claim, because its owners are gone.
     pub collected: bool,
-    /// The pod that waits for a node and would start on the next claim, without its data and under
-    /// its old identity. Kubernetes protects no claim for a pod without a node.
+    /// The pod that would start on the next claim, without its data and under its old identity: it
+    /// waits for a node, for which Kubernetes protects no claim, or the garbage collector asks for
+    /// an owner that the StatefulSet did not write.
     pub waiting_pod: Option<PodName>,
     /// The asker.
     pub actor: Actor,
@@ -46,6 +48,7 @@ pub struct ClaimDeletion {
 ///
 /// ```
 /// use quorumgate_core::quorum::evidence::{Probe, Unanswered};
+/// use quorumgate_core::quorum::pod::Containers;
 /// use quorumgate_core::quorum::{
 ///     Actor, ClaimDeletion, Grants, Snapshot, Verdict, decide_claim, example,
 /// };
@@ -70,6 +73,7 @@ pub struct ClaimDeletion {
 /// let probe = &mut observation.round.probes[2];
 /// *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
 /// observation.pods[2].etcd_ready = false;
+/// observation.pods[2].containers = Containers::AllTerminated { finished: false };
 /// assert!(matches!(ask(&observation), Verdict::Allow(_)));
 /// ```
 pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeletion) -> Verdict {
@@ -99,11 +103,7 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     if let Some(pod) = &deletion.waiting_pod
         && !is_own_step
     {
-        return Verdict::Deny(Reason::ClaimAwaited {
-            cluster: snapshot.cluster.clone(),
-            claim: deletion.claim.clone(),
-            id: snapshot.member(pod).and_then(|member| member.id),
-        });
+        return awaited(snapshot, deletion, pod);
     }
     let disruption = replacement(snapshot, member, deletion.actor);
     if members().count() > 1 {
@@ -117,10 +117,31 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
         )));
     }
     let verdict = decide(snapshot, grants, &disruption);
-    if let Verdict::Allow(_) = verdict {
-        return keeping_data(snapshot, grants, &disruption);
+    let Verdict::Allow(_) = verdict else {
+        return verdict;
+    };
+    if is_on_its_way(snapshot, member) && !is_own_step {
+        return awaited(snapshot, deletion, member);
     }
-    verdict
+    keeping_data(snapshot, grants, &disruption)
+}
+
+fn awaited(snapshot: &Snapshot, deletion: &ClaimDeletion, pod: &PodName) -> Verdict {
+    Verdict::Deny(Reason::ClaimAwaited {
+        cluster: snapshot.cluster.clone(),
+        claim: deletion.claim.clone(),
+        id: snapshot.member(pod).and_then(|member| member.id),
+    })
+}
+
+/// Whether a member that is not dead runs in this pod, or starts there. It would serve from a claim
+/// that goes with its next end.
+fn is_on_its_way(snapshot: &Snapshot, pod: &PodName) -> bool {
+    let runs = snapshot.member(pod).is_some_and(|member| {
+        matches!(member.process, ProcessState::Alive | ProcessState::Starting)
+    });
+    let is_scheduled = |pod: &Pod| pod.node != Node::Unscheduled;
+    runs && snapshot.pod(pod).is_some_and(is_scheduled)
 }
 
 /// The rules about a claim that need no look at any member: rules 1 to 4 and 6. `None` means that

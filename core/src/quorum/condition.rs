@@ -51,15 +51,19 @@ pub(super) struct Consensus<'a> {
 }
 
 impl<'a> Consensus<'a> {
-    /// The views that `answers` share. `size` returns the number of voters that count, given the
-    /// member list that counts.
+    /// The views that `answers` share. `known` is the number of voters that the cluster is known to
+    /// have had. `size` returns the number of voters that count, given the member list that counts.
     pub(super) fn of(
         answers: &Answers<'a>,
         lag_bound: u64,
+        known: u32,
         size: impl FnOnce(Option<&List<'a>>) -> u32,
     ) -> Self {
         let cluster = agreement::cluster(answers);
-        let list = cluster.and_then(|agreed| List::choose(answers, agreed.on));
+        let list = cluster.and_then(|agreed| {
+            let list = List::choose(answers, agreed.on)?;
+            Some(list.backed(answers, agreed.on, known))
+        });
         let of_cluster =
             |heard: &&Heard<'a>| Some(heard.status.cluster_id) == cluster.map(|c| c.on);
         let mut alarms: BTreeMap<MemberId, BTreeSet<AlarmKind>> = BTreeMap::new();
@@ -161,7 +165,15 @@ fn of_heard(heard: &Heard<'_>, consensus: &Consensus<'_>) -> Condition {
         Some((false, _)) if heard.status.learner => Condition::Unknown(Why::NotPromoted),
         Some((false, true)) => confirmed(heard, consensus, id),
         None if consensus.list.is_some() => Condition::Unknown(Why::NotListed),
-        Some((false, false)) | None => unconfirmed(heard, Why::NoMemberList),
+        Some((false, false)) | None => {
+            let list = consensus.list.as_ref();
+            let left_out = list.and_then(|list| Some((list.voters(), list.leaves_out?)));
+            let why = left_out.map_or(Why::NoMemberList, |(listed, known)| Why::LeavesOut {
+                listed,
+                known,
+            });
+            unconfirmed(heard, why)
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The member list that counts, and how reliable it is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::{Answers, Heard};
 use super::evidence::{ListedMember, Round};
+use super::expected_voters::count;
 use super::id::{ClusterId, MemberId};
 use super::snapshot::Snapshot;
 
@@ -31,6 +32,7 @@ pub fn confirmed_list(snapshot: &Snapshot, round: &Round) -> Option<Vec<ListedMe
     let cluster = snapshot.cluster_id.filter(|_| snapshot.proves_quorum())?;
     let answers = Answers::sort(&snapshot.pods, round);
     let list = List::choose(&answers, cluster)?;
+    let list = list.backed(&answers, cluster, snapshot.expected.voters);
     list.confirmed.then(|| list.members.to_vec())
 }
 
@@ -40,6 +42,8 @@ pub fn confirmed_list(snapshot: &Snapshot, round: &Round) -> Option<Vec<ListedMe
 pub(super) struct List<'a> {
     pub(super) members: &'a [ListedMember],
     pub(super) confirmed: bool,
+    /// The number of known voters, some of which the list leaves out without a proof.
+    pub(super) leaves_out: Option<u32>,
     by_id: BTreeMap<MemberId, &'a ListedMember>,
 }
 
@@ -58,6 +62,30 @@ impl<'a> List<'a> {
                 (list.confirmed, *applied, list.voters(), ids)
             })
             .map(|(list, _)| list)
+    }
+
+    /// The list, which proves nothing where it leaves out some of the `known` voters and fewer than
+    /// half of them list the same voters. A member that was started with `--force-new-cluster`
+    /// keeps the cluster id, is in contact with a quorum of one, and lists itself alone.
+    pub(super) fn backed(mut self, answers: &Answers<'a>, cluster: ClusterId, known: u32) -> Self {
+        if self.voters() >= known {
+            return self;
+        }
+        let own = ids_of_voters(self.members);
+        let of_cluster = answers
+            .heard()
+            .filter(|heard| heard.status.cluster_id == cluster);
+        let backs = |heard: &&Heard<'_>| {
+            let listed = heard.members.as_ref().ok();
+            own.contains(&heard.status.member_id)
+                && listed.is_some_and(|listed| ids_of_voters(listed) == own)
+        };
+        let backing = count(of_cluster.filter(backs).count());
+        if backing < known.div_ceil(2) {
+            self.confirmed = false;
+            self.leaves_out = Some(known);
+        }
+        self
     }
 
     /// The entry of a member.
@@ -85,6 +113,11 @@ impl<'a> List<'a> {
     }
 }
 
+fn ids_of_voters(members: &[ListedMember]) -> BTreeSet<MemberId> {
+    let voters = members.iter().filter(|listed| !listed.learner);
+    voters.map(|listed| listed.id).collect()
+}
+
 fn candidate<'a>(heard: &Heard<'a>) -> Option<(List<'a>, u64)> {
     let members = heard.members.as_ref().ok()?;
     let mut by_id = BTreeMap::new();
@@ -94,6 +127,7 @@ fn candidate<'a>(heard: &Heard<'a>) -> Option<(List<'a>, u64)> {
     let list = List {
         members,
         confirmed: heard.read.is_ok(),
+        leaves_out: None,
         by_id,
     };
     let own = list.entry(heard.status.member_id)?;

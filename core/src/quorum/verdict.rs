@@ -283,9 +283,9 @@ pub enum Reason {
         /// The pods of the members.
         members: Vec<PodName>,
     },
-    /// A pod that waits for a node would start on the next claim, under its old identity.
+    /// The pod of the claim starts or is about to: its data would go now, or with its next end.
     #[display(
-        "its pod waits for a node and would start on a new, empty {claim} under its old identity; replace the member instead: kubectl -n {} annotate --overwrite qdb {} quorumgate.io/replace={}",
+        "its pod is on its way, and would come back on a new, empty {claim} under its old identity, now or after its next end; replace the member instead: kubectl -n {} annotate --overwrite qdb {} quorumgate.io/replace={}",
         cluster.namespace, cluster.name, id.map_or_else(|| "ID".to_owned(), |id| id.to_string())
     )]
     ClaimAwaited {
@@ -333,6 +333,11 @@ pub enum Reason {
         /// The pod of the member.
         pod: PodName,
     },
+    /// The next pod would leave the cluster.
+    #[display(
+        "its next pod would leave the others and begin a cluster of its own, because the pod template has --force-new-cluster; take that out of the template, or set quorumgate.io/override-until"
+    )]
+    ForcesNewCluster,
     /// The data would be destroyed, and the others are too few to keep it.
     #[display("the data of {} would be destroyed, and it may be the last good copy: {_0}", _0.target)]
     LastCopy(Count),

@@ -78,6 +78,16 @@ pub enum Why {
     /// No member that is in contact with a quorum gave a member list.
     #[display("no up-to-date member list could be read")]
     NoMemberList,
+    /// The member list leaves out known voters, and fewer than half of them confirm it.
+    #[display(
+        "its member list has {listed} of {known} known voters, and fewer than half of them confirm it"
+    )]
+    LeavesOut {
+        /// The number of voters in the list.
+        listed: u32,
+        /// The number of known voters.
+        known: u32,
+    },
     /// The member list does not have the member, and that list is not proof enough.
     #[display("it is not in the member list")]
     NotListed,

@@ -93,6 +93,8 @@ pub(crate) struct Scene {
     /// The members that are listed and never ran.
     pub(crate) unstarted: Set,
     pub(crate) volumes: [Volume; MEMBERS],
+    /// Whether the pods are the volumes.
+    pub(crate) in_pods: bool,
     /// The members whose entries have newer ids than those on record.
     pub(crate) renewed: Set,
     /// The members that have yet to catch up.

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use quorumgate_core::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate_core::quorum::{
-    Actor, Basis, Circumstances, ClaimDeletion, Disruption, ExpectedVoters, Grace, Grants, Kind,
-    Permission, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust, Verdict,
-    decide, decide_claim, decide_with_terminating_claim, replacement,
+    Actor, Basis, Circumstances, ClaimDeletion, DataInPods, Disruption, ExpectedVoters, Grace,
+    Grants, Kind, Permission, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown,
+    Trust, Verdict, decide, decide_claim, decide_with_data_in_pod, decide_with_terminating_claim,
+    replacement,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
@@ -110,6 +111,7 @@ pub(crate) fn rule(question: Question) -> Ruling {
 fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
     let (target, pod) = (question.target, pod_name(question.target));
     let goes = question.scene.volumes[target].is_going();
+    let in_pods = question.scene.in_pods;
     match question.what {
         What::Replace => {
             let disruption = replacement(snapshot, &pod, Actor::Gate);
@@ -129,7 +131,9 @@ fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
         }
         what => {
             let disruption = disruption(target, what);
-            if goes || grants.permit_replacement(&pod) {
+            if in_pods && !grants.permit_replacement(&pod) {
+                decide_with_data_in_pod(snapshot, grants, &disruption, DataInPods::Replace)
+            } else if goes || grants.permit_replacement(&pod) {
                 decide_with_terminating_claim(snapshot, grants, &disruption)
             } else {
                 decide(snapshot, grants, &disruption)

@@ -78,6 +78,7 @@ scenarios! {
         members_are_replaced = REPLACEMENT,
         one_of_four_is_replaced = REPLACEMENT_OF_FOUR,
         two_volumes_are_lost_at_once = LOST_VOLUMES,
+        pods_go_with_their_data = DATA_IN_PODS,
         members_are_defragmented = DEFRAGMENTATION,
         reports_are_written_in_between = REPORTS,
         the_budget_is_created_anew = RECREATION,
@@ -112,12 +113,13 @@ scenarios! {
         reports_while_a_voter_is_removed = REPORTED_REMOVAL;
     holds_for_fewer_steps_of:
         members_fail_while_others_are_replaced = REPLACEMENT_FAILING,
+        pods_go_with_their_data_and_members_fail = DATA_IN_PODS_FAILING,
         replacements_are_given_up = REPLACEMENT_GIVEN_UP;
 }
 
 #[test]
-fn the_architecture_says_what_is_explored_to_its_end_and_what_is_not() {
-    let document = include_str!("../../../ARCHITECTURE.md");
+fn the_evidence_says_what_is_explored_to_its_end_and_what_is_not() {
+    let document = include_str!("../../../docs/evidence.md");
     let document = document.split_whitespace().collect::<Vec<_>>().join(" ");
     for (how, names) in names() {
         let told = match how {

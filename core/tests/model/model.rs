@@ -70,6 +70,7 @@ impl Model for Scenario {
             asked: None,
             removed: None,
             holders: Set::of(0..usize::from(self.voters)),
+            in_pods: self.in_pods,
             defragmentation: None,
             unfounded: false,
             outvoted: false,

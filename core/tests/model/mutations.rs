@@ -4,10 +4,10 @@ use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, EMPTY, FOUNDED, KEPT, MAJORITY, NOBODY_WAITS, QUORUM, SETTLES};
 use crate::scenario::{
-    ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, LOST_VOLUMES,
-    MUTE_ROLLOUT, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL,
-    REPLACEMENT, REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING,
-    Scenario, TWO_OUT,
+    ALL_AT_ONCE, BLIND_ROLLOUT, DATA_IN_PODS, DEFRAGMENTATION, FAILURES, HALVES, LEARNER,
+    LOST_VOLUMES, MUTE_ROLLOUT, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED,
+    REJECTED_ROLLOUT, REMOVAL, REPLACEMENT, REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS,
+    REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -68,7 +68,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 39] = [
+const CASES: [Case; 40] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -94,6 +94,7 @@ const CASES: [Case; 39] = [
     ),
     case(Mutation::StartWithoutTheGuard, LOST_VOLUMES, KEPT),
     case(Mutation::StartWithoutTheGuard, LOST_VOLUMES, EMPTY),
+    case(Mutation::StartWithoutTheGuard, DATA_IN_PODS, KEPT),
     case(
         Mutation::DefragmentWithoutRenewal,
         DEFRAGMENTATION,

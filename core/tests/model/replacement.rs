@@ -32,7 +32,7 @@ use crate::set::Set;
 use crate::state::{At, By, Listed, Phase, Request, Settler, State};
 use crate::{model, replica, settler, truth, volumes};
 
-pub(crate) use plan::must_wait;
+pub(crate) use plan::{Volumes, must_wait};
 pub(crate) use steps::{carry_out, remove, write};
 
 /// The record of a replacement, which is written together with its grant.

@@ -295,6 +295,7 @@ pub(crate) fn scene(
         outdated: state.which(|member| member.outdated),
         unstarted: state.unstarted,
         volumes: state.members.map(|member| member.volume),
+        in_pods: state.in_pods,
         renewed: state.which(|member| member.renewed),
         behind: state.which(|member| member.behind),
         handed_over: budget.record.map(|record| record.target),

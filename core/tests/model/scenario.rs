@@ -58,6 +58,8 @@ pub(crate) struct Scenario {
     pub(crate) reports: bool,
     /// Whether members are replaced.
     pub(crate) replacement: bool,
+    /// Whether the members have their data in their pods, with which it goes.
+    pub(crate) in_pods: bool,
     /// Whether somebody asks that a member be replaced whose volume is well.
     pub(crate) requested: bool,
     /// The number of volumes that are lost at once.
@@ -106,6 +108,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     max_unavailable: 1,
     reports: false,
     replacement: false,
+    in_pods: false,
     requested: false,
     losses: 0,
     writes: false,
@@ -401,6 +404,25 @@ pub(crate) const LOST_VOLUMES: Scenario = Scenario {
     requests: 1,
     strangers: false,
     ..QUIET
+};
+
+/// The members have their data in their pods, which are deleted while writes are acknowledged.
+pub(crate) const DATA_IN_PODS: Scenario = Scenario {
+    name: "data in pods",
+    replacement: true,
+    in_pods: true,
+    writes: true,
+    gates: 1,
+    requests: 1,
+    ..QUIET
+};
+
+/// As [`DATA_IN_PODS`], and members fail.
+pub(crate) const DATA_IN_PODS_FAILING: Scenario = Scenario {
+    name: "data in pods failing",
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    ..DATA_IN_PODS
 };
 
 /// A member of four is replaced, and another one fails meanwhile.

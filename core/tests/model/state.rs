@@ -75,6 +75,8 @@ pub(crate) struct State {
     pub(crate) removed: Option<(u8, Set)>,
     /// The members that have the last acknowledged write on their volumes.
     pub(crate) holders: Set,
+    /// Whether the members have their data in their pods.
+    pub(crate) in_pods: bool,
     pub(crate) defragmentation: Option<Defragmentation>,
     /// Whether a permission was ever recorded whose reason was not true at its look (see
     /// `properties`).

@@ -6,6 +6,7 @@
 //! - A volume fails under its member, or pod and claim are gone together, which nobody asked for.
 //! - The StatefulSet controller creates a pod on the claim that there is, or on a new one. The
 //!   shipped identity guard decides whether the pod waits. (It is not told etcd's list then.)
+//! - Where the data is in the pods, each pod is the volume, and there is no claim.
 //! - A member that starts without data takes part again once it has caught up. Until then it may
 //!   vote, and knows nothing: it is one of those that could elect a leader without the write.
 
@@ -13,7 +14,7 @@ use quorumgate_core::quorum::majority;
 
 use crate::action::Action;
 use crate::mutations::Mutation;
-use crate::replacement::{self, Call, Named, Replacer, Step};
+use crate::replacement::{self, Call, Named, Replacer, Step, Volumes};
 use crate::scenario::Scenario;
 use crate::state::{Listed, Member, Phase, State, Volume};
 use crate::truth::{self, takes_part};
@@ -83,7 +84,10 @@ pub(crate) fn create(state: &mut State, n: usize, scenario: &Scenario) {
     if member.volume == Volume::None {
         member.volume = Volume::Blank;
     }
-    let volumes = state.members.map(|member| member.volume);
+    let volumes = Volumes {
+        of: state.members.map(|member| member.volume),
+        in_pods: state.in_pods,
+    };
     let is_guarded = scenario.mutation != Mutation::StartWithoutTheGuard;
     if is_guarded && replacement::must_wait(volumes, n, None) {
         state.members[n].phase = Phase::Held;
@@ -177,7 +181,7 @@ impl State {
     pub(crate) fn lose_pod(&mut self, n: usize) {
         self.each_record_of(n, |record| record.pod = record.pod.past());
         self.drop_call(n, Step::Release);
-        if self.members[n].volume.is_going() {
+        if self.in_pods || self.members[n].volume.is_going() {
             self.lose_claim(n);
         }
     }

@@ -1,4 +1,4 @@
-//! What a drain of nodes meets, and the order in which it works best.
+//! The members that a drain of nodes meets, and the order in which it works best.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use comfy_table::Cell;
 use crate::ask::Answer;
 use crate::show::{Paint, Tone, cell, table};
 
-/// A member's pod on one of the nodes, and what an eviction of it would be told now.
+/// A member's pod on one of the nodes, and the answer to an eviction of it now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Met {
     pub(super) node: String,
@@ -35,18 +35,18 @@ pub(super) struct Plan {
     ground: Ground,
 }
 
-/// What becomes of an eviction during a drain.
+/// The outcome of an eviction during a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// It passes at once.
+    /// The eviction passes at once.
     Goes,
-    /// It passes when an earlier one of the same cluster is done.
+    /// The eviction passes when an earlier one of the same cluster is done.
     GoesInTurn,
-    /// It passes, and no node is left for its successor while these stay cordoned.
+    /// The eviction passes, and no node is left for the next pod while these stay cordoned.
     LacksNode,
-    /// It waits for an earlier one of the same cluster that has no node.
+    /// The eviction waits for an earlier pod of the same cluster that has no node.
     WaitsForNode,
-    /// It waits until something outside the drain is mended.
+    /// The eviction waits until something outside the drain is repaired.
     Waits,
     /// The drain gives up.
     Stops,
@@ -55,20 +55,22 @@ enum Fate {
 impl Fate {
     fn of(answer: &Answer) -> Self {
         match answer {
-            Answer::Yes { .. } | Answer::NoPod => Self::Goes,
-            Answer::No { code: 429, .. } | Answer::Other { code: 429, .. } => Self::Waits,
-            Answer::No { .. }
-            | Answer::Other { .. }
-            | Answer::Unreachable { .. }
-            | Answer::NotYours { .. } => Self::Stops,
+            Answer::Allowed { .. } | Answer::NoPod => Self::Goes,
+            Answer::Denied { code: 429, .. } | Answer::DeniedByOthers { code: 429, .. } => {
+                Self::Waits
+            }
+            Answer::Denied { .. }
+            | Answer::DeniedByOthers { .. }
+            | Answer::GateUnreachable { .. }
+            | Answer::NoRight { .. } => Self::Stops,
         }
     }
 
     fn words(self) -> (&'static str, Tone) {
         match self {
-            Self::Goes => ("goes at once", Tone::Good),
-            Self::GoesInTurn => ("goes in its turn", Tone::Good),
-            Self::LacksNode => ("goes, has no node", Tone::Uneasy),
+            Self::Goes => ("evicted at once", Tone::Good),
+            Self::GoesInTurn => ("evicted in turn", Tone::Good),
+            Self::LacksNode => ("evicted, then Pending", Tone::Uneasy),
             Self::WaitsForNode | Self::Waits => ("waits", Tone::Uneasy),
             Self::Stops => ("stops the drain", Tone::Bad),
         }
@@ -95,7 +97,7 @@ impl Plan {
         self.nodes.iter().map(|(node, _)| node.as_str())
     }
 
-    /// Whether a drain in this order ends without anything being mended before.
+    /// Whether a drain in this order ends without a repair before it.
     pub(super) fn passes(&self) -> bool {
         self.fates().all(|(_, fate)| fate < Fate::WaitsForNode)
     }
@@ -104,6 +106,13 @@ impl Plan {
     /// two drains.
     pub(super) fn runs_out_of_nodes(&self) -> bool {
         self.fates().any(|(_, fate)| fate == Fate::WaitsForNode)
+    }
+
+    /// Whether a drain in this order cannot end: a member waits for one that finds no node, or
+    /// `kubectl drain` gives up.
+    pub(super) fn never_ends(&self) -> bool {
+        self.fates()
+            .any(|(_, fate)| matches!(fate, Fate::WaitsForNode | Fate::Stops))
     }
 
     /// Each answer holds for now. Of a cluster with several members on these nodes one goes, and
@@ -137,8 +146,8 @@ impl Plan {
             .map(|(met, fate)| {
                 let (words, tone) = fate.words();
                 let is = match (met.serves, met.leads) {
-                    (true, true) => "leads",
-                    (true, false) => "serves",
+                    (true, true) => "leader",
+                    (true, false) => "serving",
                     (false, _) => "down",
                 };
                 vec![
@@ -155,30 +164,31 @@ impl Plan {
             return "No member of a guarded etcd cluster is on these nodes.\n".to_owned();
         }
         table(
-            &["NODE", "CLUSTER", "POD", "IS", "THEN", "WHY"],
+            &["NODE", "CLUSTER", "POD", "MEMBER", "EVICTION", "MESSAGE"],
             rows,
             paint,
         )
     }
 
-    /// What to do, in words.
-    pub(super) fn advice(&self, more: &[&str]) -> String {
+    /// The advice, in words.
+    pub(super) fn advice(&self, more: &[String]) -> String {
         let order: Vec<_> = self.order().collect();
-        let more = [&[""], more].concat().join(" ");
+        let more = [&[String::new()], more].concat().join(" ");
         let mut told = String::new();
         if self.fates().any(|(_, fate)| fate == Fate::GoesInTurn) {
-            told += "\nMembers of one cluster go one after the other: the drain repeats an eviction every 5 s until the member before serves again.\n";
+            told += "\nMembers of one cluster are evicted one after the other: the drain retries an eviction every 5 s until the member before serves again.\n";
         }
         if self.fates().any(|(_, fate)| fate == Fate::LacksNode) {
-            told += "\nA node stays cordoned after its drain. The member that has no node then starts again when one is uncordoned, and the next member waits for that.\n";
+            told += "\nA node stays cordoned after its drain. A member without a node starts again when a node is uncordoned, and the next member waits for that.\n";
         }
         if self.fates().any(|(_, fate)| fate == Fate::Waits) {
-            told += "\nWhat waits does so until what its reason names is mended. Mend that first: kubectl quorum explain POD --eviction\n";
+            told += "\nAn eviction that waits is refused until its reason is fixed. Fix that first: kubectl quorum explain POD --eviction\n";
         }
         if self.fates().any(|(_, fate)| fate == Fate::Stops) {
-            told += "\nkubectl drain gives up at what stops it. Do first what its reason says.\n";
+            told +=
+                "\nkubectl drain gives up at an eviction that stops it. Fix its reason first.\n";
         }
-        told += "\nOne after the other, in this order:\n";
+        told += "\nDrain one node after the other, in this order:\n";
         for node in order {
             told += &format!("  kubectl drain {node} --ignore-daemonsets{more}\n");
             if self.runs_out_of_nodes() {
@@ -215,13 +225,13 @@ fn why(fate: Fate, answer: &Answer) -> &str {
         Fate::Goes | Fate::GoesInTurn | Fate::Waits | Fate::Stops => {}
     }
     match answer {
-        Answer::Yes { warnings } => warnings.first().map_or("", String::as_str),
+        Answer::Allowed { warnings } => warnings.first().map_or("", String::as_str),
         // The pod is named before already.
-        Answer::No { message, .. } => message.split_once(": ").map_or(message, |(_, why)| why),
-        Answer::Other { message, .. }
-        | Answer::Unreachable { message }
-        | Answer::NotYours { message } => message,
-        Answer::NoPod => "it has gone meanwhile",
+        Answer::Denied { message, .. } => message.split_once(": ").map_or(message, |(_, why)| why),
+        Answer::DeniedByOthers { message, .. }
+        | Answer::GateUnreachable { message }
+        | Answer::NoRight { message } => message,
+        Answer::NoPod => "already deleted",
     }
 }
 
@@ -241,13 +251,13 @@ mod tests {
     }
 
     fn yes() -> Answer {
-        Answer::Yes {
+        Answer::Allowed {
             warnings: Vec::new(),
         }
     }
 
     fn no(code: u16) -> Answer {
-        Answer::No {
+        Answer::Denied {
             code,
             reason: "no-headroom".into(),
             message: "it has to stay".into(),
@@ -290,7 +300,7 @@ mod tests {
         let three = on(&["a", "b", "c"]);
         assert_eq!(fates(&three), [Fate::LacksNode, Fate::WaitsForNode]);
         assert!(three.runs_out_of_nodes() && !three.passes());
-        let advice = three.advice(&["--delete-emptydir-data"]);
+        let advice = three.advice(&["--delete-emptydir-data".to_owned()]);
         assert!(
             advice.contains(
                 "kubectl drain a --ignore-daemonsets --delete-emptydir-data\n  kubectl uncordon a"

@@ -13,12 +13,14 @@ use serde_json::json;
 use tokio::time::timeout_at;
 
 use super::patch::set;
-use crate::admission::asked::{Asked, Context, What};
+use crate::admission::asked::{Context, ParsedReview, ReviewAction};
 use crate::admission::evictions::{Evicted, Eviction};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
+use crate::admission::reads::Reads;
 use crate::admission::room::Readable;
 use crate::api::names::{GATED, TRUE};
+use crate::named;
 use crate::quorum::PodUid;
 
 /// A source of the UIDs of pods.
@@ -48,8 +50,8 @@ impl Incarnations for ApiServer {
             let pods = Api::<Pod>::namespaced(self.0.clone(), namespace);
             // Without a resourceVersion the API server reads from etcd, and not from its cache.
             let (around, found) = tokio::try_join!(
-                namespaces.get_metadata_opt(namespace),
-                pods.get_metadata_opt(pod)
+                named::get_metadata_opt(&namespaces, named::OF_OBJECT, namespace),
+                named::get_metadata_opt(&pods, named::OF_OBJECT, pod)
             )
             .map_err(|error| format!("the pod could not be read: {error}"))?;
             let found = found.filter(|_| around.is_some_and(|around| is_gated(&around.metadata)));
@@ -70,10 +72,13 @@ pub(in crate::admission) async fn asked(
     body: Readable<'_>,
     context: Context<'_>,
     incarnations: &dyn Incarnations,
-) -> Result<Asked, Malformed> {
+    reads: Reads<'_>,
+) -> Result<ParsedReview, Malformed> {
     let mut evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
     let patch = if evicted.precondition().is_some() {
         Ok(None)
+    } else if let Err(why) = reads.allowed_in(&evicted.namespace) {
+        Err(why.to_string())
     } else {
         let uid = incarnations.uid_of(&evicted.namespace, &evicted.pod);
         match timeout_at(context.deadline, uid).await {
@@ -81,9 +86,9 @@ pub(in crate::admission) async fn asked(
             Err(_) => Err("the pod could not be read in time".to_owned()),
         }
     };
-    Ok(Asked {
+    Ok(ParsedReview {
         about: evicted.about(context),
-        what: What::Patch(patch),
+        what: ReviewAction::Patch(patch),
     })
 }
 

@@ -15,10 +15,11 @@ use serde_json::{Value, json};
 use tokio::time::timeout_at;
 use tracing::warn;
 
-use super::patch::{replace, set};
-use crate::admission::asked::{About, Asked, Context, Subject, What};
+use super::patch::{remove, replace, set};
+use crate::admission::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
+use crate::admission::reads::Reads;
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
@@ -36,6 +37,11 @@ pub trait Enrolment: Send + Sync + 'static {
         namespace: &'a str,
         stateful_set: &'a str,
     ) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// Whether a namespace is under the gate, by the watches. `None` where they cannot tell.
+    fn is_gated(&self, _namespace: &str) -> Option<bool> {
+        None
+    }
 
     /// How a member's pod starts that is about to be created. `None`: as its owner wants.
     fn start<'a>(
@@ -62,6 +68,10 @@ impl Enrolment for Observer {
                 .await
                 .map_err(|error| error.to_string())
         })
+    }
+
+    fn is_gated(&self, namespace: &str) -> Option<bool> {
+        (self.sights()?.is_gated)(namespace)
     }
 
     fn start<'a>(
@@ -94,12 +104,14 @@ pub(in crate::admission) async fn asked(
     body: Readable<'_>,
     context: Context<'_>,
     enrolment: &dyn Enrolment,
-) -> Result<Asked, Malformed> {
+    reads: Reads<'_>,
+) -> Result<ParsedReview, Malformed> {
     let mut request = body.read(|body| Request::<Pod>::read(Hook::MutatePods, body))?;
     let pod = request.take_object()?;
     let (namespace, name) = request.place(&pod.metadata)?;
     let subject = Subject::pod(namespace, name, None);
-    let patch = match stateful_set_of(&pod.metadata) {
+    let may_read = reads.allowed_in(namespace).is_ok();
+    let patch = match stateful_set_of(&pod.metadata).filter(|_| may_read) {
         Some(set) => {
             let changed = changes(&pod, set, namespace, &subject.name, enrolment);
             // The pod is created in any case: a missing member does harm.
@@ -110,9 +122,9 @@ pub(in crate::admission) async fn asked(
         }
         None => None,
     };
-    Ok(Asked {
-        about: About::of(&mut request, subject, context),
-        what: What::Patch(Ok(patch)),
+    Ok(ParsedReview {
+        about: ReviewContext::of(&mut request, subject, context),
+        what: ReviewAction::Patch(Ok(patch)),
     })
 }
 
@@ -137,7 +149,11 @@ async fn changes(
         match enrolment.start(namespace, set, name, &spec).await {
             Ok(Some(guard)) => patch.0.extend(guarded(&spec, &guard).0),
             Ok(None) => {}
-            Err(because) => warn!(namespace, pod = name, because, "it starts unguarded"),
+            // Without the mark the leader sees that the pod was not guarded.
+            Err(because) => {
+                warn!(namespace, pod = name, because, "pod starts unguarded");
+                return None;
+            }
         }
     }
     Some(patch)
@@ -153,7 +169,13 @@ fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
     {
         patch.0.extend(joins(&at, container, change).0);
     }
-    if let Some(node) = &start.node {
+    // A pod with a scheduling gate may not name its node, and an affinity says the same.
+    let named = spec.node_name.as_ref();
+    let named = named.filter(|node| guard.hold.is_some() && !node.is_empty());
+    if named.is_some() {
+        patch.0.extend(remove(["spec", "nodeName"]).0);
+    }
+    if let Some(node) = start.node.as_ref().or(named) {
         // An existing value is replaced.
         patch
             .0
@@ -310,6 +332,14 @@ mod tests {
         let after = start(&joins, native);
         let joining = &after["initContainers"][0]["env"][1]["value"];
         assert_eq!(joining, "existing", "{after}");
+
+        let named = json!({"containers": [], "nodeName": "node-2"});
+        let after = start(&held, named.clone());
+        assert_eq!(after["nodeName"], serde_json::Value::Null);
+        let wanted = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0";
+        let wanted = after.pointer(wanted).unwrap();
+        assert_eq!(wanted["values"], json!(["node-2"]), "{after}");
+        assert_eq!(start(&joins, named.clone()), named);
 
         let free = Guard {
             existing: false,

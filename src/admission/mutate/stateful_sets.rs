@@ -16,9 +16,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::patch::set;
 use super::pods::Enrolment;
-use crate::admission::asked::{About, Asked, Context, Subject, What};
+use crate::admission::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
+use crate::admission::reads::Reads;
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
@@ -57,9 +58,9 @@ impl StatefulSet {
 pub(in crate::admission) async fn asked(
     body: Readable<'_>,
     context: Context<'_>,
-    enrolment: &dyn Enrolment,
+    enrolment: (&dyn Enrolment, Reads<'_>),
     features: Features,
-) -> Result<Asked, Malformed> {
+) -> Result<ParsedReview, Malformed> {
     let read = |body: &[u8]| Request::<StatefulSet>::read(Hook::MutateStatefulSets, body);
     let mut request = body.read(read)?;
     let object = request.take_object()?;
@@ -67,7 +68,7 @@ pub(in crate::admission) async fn asked(
     let subject = Subject::stateful_set(namespace, name, object.metadata.uid.as_deref());
     let old = request.old_object.take();
     let before = old.as_deref().and_then(|old| old.sight().memory);
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let manager = request.options.field_manager.as_deref();
     let order = manager.and_then(|name| LeaderCommand::from_str(name).ok());
     let change = match order.filter(|_| about.asker.actor == Actor::Gate) {
@@ -76,15 +77,15 @@ pub(in crate::admission) async fn asked(
         None => keep(enrolment, &about.subject, &object, before, context.deadline).await,
     };
     let patch = change.map(|change| patch(&change, &object.metadata));
-    Ok(Asked {
+    Ok(ParsedReview {
         about,
-        what: What::Patch(Ok(patch)),
+        what: ReviewAction::Patch(Ok(patch)),
     })
 }
 
 /// The change that keeps the strategy of an enrolled StatefulSet.
 async fn keep(
-    enrolment: &dyn Enrolment,
+    (enrolment, reads): (&dyn Enrolment, Reads<'_>),
     subject: &Subject,
     object: &StatefulSet,
     before: Option<&str>,
@@ -99,7 +100,13 @@ async fn keep(
     if labels.is_some_and(labels_enrol) {
         return sight.keep(before);
     }
-    let enrolled = enrolment.is_enrolled(&subject.namespace, &subject.name);
+    let enrolled = async {
+        let may_read = reads.allowed_in(&subject.namespace);
+        may_read.map_err(|why| why.to_string())?;
+        enrolment
+            .is_enrolled(&subject.namespace, &subject.name)
+            .await
+    };
     match timeout_at(deadline, enrolled).await {
         Ok(Ok(true)) => sight.keep(before),
         Ok(Ok(false)) => sight.give_back(before),

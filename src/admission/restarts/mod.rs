@@ -14,7 +14,7 @@ mod spec;
 
 use serde::Deserialize;
 
-use super::asked::{About, Asked, Context, Subject, What};
+use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use super::hook::Hook;
 use super::malformed::Malformed;
 use super::review::{Metadata, Request};
@@ -31,20 +31,20 @@ struct Pod {
 }
 
 /// The question of a review.
-pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, Malformed> {
     let mut request = Request::<Pod>::read(Hook::Restarts, body)?;
     let old = request.take_old_object()?;
     let new = request.take_object()?;
     let (namespace, name) = request.identity(&old.metadata)?;
     let subject = Subject::pod(&namespace, &name, old.metadata.uid.as_deref());
-    let about = About::of(&mut request, subject, context);
+    let about = ReviewContext::of(&mut request, subject, context);
     let what = if old.metadata.deletion_timestamp.is_some() {
-        What::Nothing(Waiver::Terminating)
+        ReviewAction::Nothing(Waiver::Terminating)
     } else if let Some(effect) = effect::of(&old.spec, &new.spec)
         // The gate itself lets a pod start whose turn it is.
         && !(effect.by == InPlace::Start && about.asker.actor == Actor::Gate)
     {
-        What::Pod(Question {
+        ReviewAction::Pod(Question {
             namespace,
             pod: name.as_str().into(),
             shown: Some(old.metadata.belonging()),
@@ -58,7 +58,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             seen: None,
         })
     } else {
-        What::Nothing(Waiver::RestartsNothing)
+        ReviewAction::Nothing(Waiver::RestartsNothing)
     };
-    Ok(Asked { about, what })
+    Ok(ParsedReview { about, what })
 }

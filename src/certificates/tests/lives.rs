@@ -5,6 +5,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::certificates::held::words;
+use crate::clock::monotonic_now;
+use crate::serve::call_paths::CallPaths;
 
 /// A mishap of the stored objects.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +63,7 @@ fn suffer(cluster: &mut Cluster, mishap: Mishap, at_the_start: &Cluster) {
 struct Moment {
     bundle: Vec<u8>,
     serving: Data,
+    called: Option<String>,
 }
 
 /// The end of the time in which an API server that trusts this bundle believes this certificate.
@@ -93,30 +97,39 @@ fn live(mishaps: &[(u64, Mishap)], pace: u64) -> Result<(usize, usize), TestCase
         ..wishes()
     };
     let mut cluster = Cluster::new();
-    for _ in 0..3 {
-        let step = next(&cluster.state(), &wishes, NEVER, start());
+    for _ in 0..4 {
+        let step = next(&cluster.state(), &wishes, Since::never(), start());
         cluster.take_for(&step, &wishes, start());
     }
     let at_the_start = cluster.clone();
     let mut moments = vec![Moment {
         bundle: cluster.bundles[0].clone(),
         serving: cluster.serving.clone().unwrap(),
+        called: cluster.called[0].clone(),
     }];
+    let begun = monotonic_now();
+    let replicas: [CallPaths; FOLLOWED + 1] = std::array::from_fn(|_| CallPaths::offered());
     let mut believed: Vec<(Vec<u8>, Data, Timestamp)> = Vec::new();
-    let mut trusted_since = None;
+    let (mut trusted_since, mut called_since) = (None, None);
     let (mut authorities, mut certificates) = (0, 0);
     for tick in 1..TICKS {
         let now = start() + ticks(tick);
         for (_, mishap) in mishaps.iter().filter(|(at, _)| *at == tick) {
             suffer(&mut cluster, *mishap, &at_the_start);
-            trusted_since = None;
+            (trusted_since, called_since) = (None, None);
         }
         if tick % pace == 0 {
             let state = cluster.state();
             let since = state.is_trusted().then(|| trusted_since.unwrap_or(tick));
             trusted_since = since;
-            let trusted_for = ticks(since.map_or(0, |since| tick - since));
-            let step = next(&state, &wishes, trusted_for, now);
+            let word = state.settled_word();
+            called_since = word.map(|_| called_since.unwrap_or(tick));
+            let for_ticks = |since: Option<u64>| ticks(since.map_or(0, |since| tick - since));
+            let since = Since {
+                trusted: for_ticks(trusted_since),
+                called: for_ticks(called_since),
+            };
+            let step = next(&state, &wishes, since, now);
             authorities += usize::from(matches!(step, Step::MakeAuthority { .. }));
             certificates += usize::from(matches!(step, Step::MakeServing { .. }));
             cluster.take_for(&step, &wishes, now);
@@ -127,7 +140,21 @@ fn live(mishaps: &[(u64, Mishap)], pace: u64) -> Result<(usize, usize), TestCase
         let fresh = fresh.filter(|data| **data == before.serving || Serving::read(data).is_ok());
         let serving = fresh.unwrap_or(&before.serving).clone();
         let bundle = cluster.bundles[0].clone();
-        moments.push(Moment { bundle, serving });
+        let called = cluster.called[0].clone();
+        moments.push(Moment {
+            bundle,
+            serving,
+            called,
+        });
+        for (lag, replica) in replicas.iter().enumerate() {
+            let followed = moments.get(moments.len().saturating_sub(lag + 1));
+            let told = words(&followed.unwrap_or(&moments[0]).serving);
+            replica.offer(told, begun + ticks(tick));
+            for word in recent(&moments, NOTICED, |moment| &moment.called) {
+                let is_answered = word.as_ref().is_some_and(|word| replica.admits(word));
+                prop_assert!(is_answered, "a path is unknown at tick {tick}");
+            }
+        }
         for serving in recent(&moments, FOLLOWED, |moment| &moment.serving) {
             for bundle in recent(&moments, NOTICED, |moment| &moment.bundle) {
                 let known = believed

@@ -34,6 +34,11 @@ fn what_is_only_for_this_host_or_for_no_single_one_is_off_limits() {
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "64:ff9b::7f00:1",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "64:ff9b::a83f:8110",
     ] {
         assert!(is_off_limits(at(address)), "{address}");
     }

@@ -17,7 +17,7 @@ const UNTIL: &str = "2026-01-01T13:00:00Z";
 /// A cluster of three with a claim each. Its ledger is trusted.
 async fn court() -> Court {
     let court = Court::new().await;
-    let trusted = json!({"status": {"ledger": {"warm": true, "budgetUID": "budget-1"}}});
+    let trusted = json!({"status": {"ledger": {"trusted": true, "budgetUID": "budget-1"}}});
     put_budget(&court, &trusted);
     put_set(&court, &json!({}));
     for ordinal in 0..3 {
@@ -177,7 +177,7 @@ async fn the_last_good_copy_stays_and_so_does_every_copy_in_hibernation() {
             "{claim}: {answer:?}"
         );
     }
-    let hibernation = json!({"uid": "set-1", "by": "anna", "at": "noon"});
+    let hibernation = json!({"uid": "set-1", "by": "anna", "time": "noon"});
     let mut budget = court.api.get(BUDGET).unwrap();
     budget["status"]["recordedDeletes"] = json!({"hibernation": hibernation});
     court.api.put(BUDGET, budget);
@@ -422,11 +422,11 @@ async fn a_pod_whose_replacement_is_permitted_is_judged_as_if_its_claim_went() {
             .api
             .remove(&format!("{NAMESPACE}/pods/etcd-{ordinal}"));
     }
-    let replaced = json!({"kind": "Replace", "seq": 1, "by": "anna", "at": "noon"});
+    let replaced = json!({"kind": "Replace", "seq": 1, "by": "anna", "time": "noon"});
     put_budget(
         &court,
         &json!({"status": {
-            "ledger": {"warm": true, "budgetUID": "budget-1", "lastSeq": 1},
+            "ledger": {"trusted": true, "budgetUID": "budget-1", "lastSeq": 1},
             "grants": [{"member": "etcd-0", "causes": [replaced]}],
         }}),
     );

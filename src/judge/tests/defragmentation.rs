@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Court;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE};
-use crate::judge::{Asker, DefragmentationQuestion, Refused, SeenVersions};
+use crate::judge::{Asker, Maintenance, MaintenanceQuestion, Refused, SeenVersions};
 use crate::observe::{Look, PodLook};
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::{Actor, ClusterRef, Condition, Grace, Kind, TargetPod, Why};
@@ -29,23 +29,25 @@ async fn a_defragmentation_is_not_permitted_while_a_voter_does_not_serve() {
     let page = court.judge.deps.ledger().read(&cluster()).await;
     let page = page.unwrap().unwrap();
     let look = court.judge.deps.observer.look(&page, soon()).await.unwrap();
-    let question = DefragmentationQuestion {
+    let question = MaintenanceQuestion {
         cluster: cluster(),
-        pod: TargetPod {
-            name: "etcd-1".into(),
-            uid: "u1".into(),
+        what: Maintenance::Defragment {
+            pod: TargetPod {
+                name: "etcd-1".into(),
+                uid: "u1".into(),
+            },
+            holder: "gate-0/1".into(),
+            timeout: Duration::from_secs(60),
+            begins: None,
         },
         asker: Asker {
             name: "gate".into(),
             actor: Actor::Gate,
         },
-        holder: "gate-0/1".into(),
-        timeout: Duration::from_secs(60),
-        begins: None,
         deadline: soon(),
-        seen: SeenVersions::of(&page, &look.world),
+        seen: SeenVersions::of(&page, &look.view),
     };
-    let answer = court.judge.judge_defragmentation(question).await;
+    let answer = court.judge.judge_maintenance(question).await;
     assert_eq!(answer.decision.unwrap_err(), Refused::Outdated);
     let budget = court.api.get(BUDGET).unwrap();
     assert!(budget["status"]["grants"].is_null(), "{budget}");

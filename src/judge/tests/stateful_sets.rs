@@ -757,7 +757,7 @@ async fn a_budget_that_only_warns_is_known_before_the_wait_for_the_turn() {
     site.api.put(BUDGET, budget);
     let judge = judge_at(&site.api, site.clock.clone());
     let set = ClusterRef::new("db", "etcd");
-    let _turn = judge.deps.ledger().turnstile().enter(&set).await;
+    let _turn = judge.deps.ledger().locks().enter(&set).await;
     let members = all_five();
     let judged = judge.judge_stateful_set(question(Change::Delete), &members);
     let answer = judged.await;

@@ -41,7 +41,7 @@ struct Before {
 #[serde(rename_all = "camelCase")]
 struct LedgerBefore {
     #[serde(default)]
-    warm: bool,
+    trusted: bool,
     #[serde(default, rename = "budgetUID")]
     budget_uid: Option<String>,
     #[serde(default)]
@@ -51,7 +51,7 @@ struct LedgerBefore {
     #[serde(default)]
     in_force_by: Option<String>,
     #[serde(default)]
-    cold_because: Option<String>,
+    untrusted_because: Option<String>,
     #[serde(default)]
     last_seq: i64,
 }
@@ -75,6 +75,7 @@ struct CauseBefore {
     rollout: Option<bool>,
     seq: i64,
     by: String,
+    #[serde(rename = "time")]
     at: String,
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
@@ -101,7 +102,7 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     // Back: the release before reads all three, says yes again, and writes what it knows, which is
     // neither the version nor the move of leadership.
     let mut seen: Before = serde_json::from_value(stored["status"].clone()).unwrap();
-    assert!(seen.ledger.warm);
+    assert!(seen.ledger.trusted);
     let members: Vec<&str> = seen.grants.iter().map(|g| g.member.as_str()).collect();
     assert_eq!(members, ["etcd-0", "etcd-1", "etcd-4"]);
     for grant in &seen.grants {

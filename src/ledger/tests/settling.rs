@@ -39,7 +39,9 @@ async fn a_delete_settles_when_its_incarnation_is_gone() {
     let (api, ledger, _, page) = granted().await;
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
     api.remove(POD);
-    let after = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    let settled = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    assert_eq!(settled.unused, 0);
+    let after = settled.page;
     assert!(!after.grants.holds(&"etcd-0".into()));
     assert_eq!(after.grants.last_seq(), 1, "numbers are never given again");
 }
@@ -57,7 +59,8 @@ async fn a_delete_that_never_happened_settles_after_the_settle_time_and_not_befo
     hand.advance(SETTLE.checked_sub(Duration::from_millis(1)).unwrap());
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
     hand.advance(Duration::from_millis(1));
-    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_some());
+    let settled = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    assert_eq!(settled.unused, 1);
 }
 
 #[tokio::test]
@@ -112,6 +115,7 @@ async fn settling_what_is_not_open_writes_nothing() {
     let (api, ledger, _, page) = granted().await;
     api.take_requests();
     let other = Due {
+        unused: false,
         member: "etcd-0".into(),
         seq: 7,
     };
@@ -132,7 +136,12 @@ async fn a_replacement_settles_by_its_own_look_only() {
     let recorded = ledger.record(&page, &both, StatusUpdate::default()).await;
     let (page, _) = recorded.unwrap();
     api.remove(POD);
-    let page = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    let page = ledger
+        .settle_due(&page, SETTLE)
+        .await
+        .unwrap()
+        .unwrap()
+        .page;
     assert!(page.grants.permit_replacement(&"etcd-0".into()));
     hand.advance(SETTLE * 2);
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
@@ -149,9 +158,9 @@ async fn a_replacement_settles_by_its_own_look_only() {
 
 fn run(finished: bool) -> DefragmentationStatus {
     serde_json::from_value(json!({
-        "member": "etcd-0", "reason": "reclaim", "sizeBefore": 9,
-        "started": "2026-01-01T00:00:00Z",
-        "finished": finished.then_some("2026-01-01T00:00:09Z"),
+        "member": "etcd-0", "reason": "reclaim", "sizeBeforeBytes": 9,
+        "startTime": "2026-01-01T00:00:00Z",
+        "completionTime": finished.then_some("2026-01-01T00:00:09Z"),
     }))
     .unwrap()
 }
@@ -194,7 +203,7 @@ async fn a_defragmentation_is_on_record_with_its_grant_and_its_end_with_the_sett
     assert!(settled.await.unwrap().is_some());
     let status = shown(&api);
     assert!(status["grants"].is_null(), "{status}");
-    let end = &status["defragmentations"][0]["finished"];
+    let end = &status["defragmentations"][0]["completionTime"];
     assert_eq!(end, "2026-01-01T00:00:09Z");
 }
 
@@ -229,8 +238,8 @@ async fn a_definition_that_does_not_keep_runs_is_out_of_date() {
 fn replacement(finished: bool) -> ReplacementStatus {
     serde_json::from_value(json!({
         "member": "etcd-2", "reason": "volume-lost", "oldMemberID": "3",
-        "started": "2026-01-01T00:00:00Z",
-        "finished": finished.then_some("2026-01-01T00:00:09Z"),
+        "startTime": "2026-01-01T00:00:00Z",
+        "completionTime": finished.then_some("2026-01-01T00:00:09Z"),
     }))
     .unwrap()
 }
@@ -282,7 +291,7 @@ async fn a_replacement_is_on_record_with_its_grant_and_its_end_and_volume_with_t
     let status = shown(&api);
     assert!(status["grants"].is_null(), "{status}");
     assert_eq!(status["volumes"][0]["claimUID"], "c9");
-    let end = &status["replacements"][0]["finished"];
+    let end = &status["replacements"][0]["completionTime"];
     assert_eq!(end, "2026-01-01T00:00:09Z");
 }
 

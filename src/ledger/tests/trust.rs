@@ -39,13 +39,13 @@ async fn rule_9_a_new_ledger_is_untrusted_until_it_was_seen_for_a_settle_time() 
 
 #[tokio::test]
 async fn a_ledger_that_was_recorded_as_trusted_is_trusted_by_a_replica_that_never_saw_it() {
-    let (_, ledger, _) = ledger_with(&json!({"ledger": {"warm": true, "budgetUID": "uid-a"}}));
+    let (_, ledger, _) = ledger_with(&json!({"ledger": {"trusted": true, "budgetUID": "uid-a"}}));
     assert_eq!(of(&ledger, &read(&ledger).await), Trust::Trusted);
 }
 
 #[tokio::test]
 async fn a_status_copied_from_another_budget_is_no_trust() {
-    let (_, ledger, _) = ledger_with(&json!({"ledger": {"warm": true, "budgetUID": "uid-z"}}));
+    let (_, ledger, _) = ledger_with(&json!({"ledger": {"trusted": true, "budgetUID": "uid-z"}}));
     assert_eq!(of(&ledger, &read(&ledger).await), remaining(120));
 }
 
@@ -118,7 +118,7 @@ async fn a_scale_out_is_timed_by_what_this_replica_saw_of_it() {
 
 #[tokio::test]
 async fn webhooks_that_were_made_anew_while_nobody_looked_end_the_trust_before_anybody_writes_so() {
-    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
+    let status = json!({"ledger": {"trusted": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
     for (now, expected) in [
         (None, Trust::Untrusted { remaining: None }),
         (Some("v,m"), Trust::Trusted),
@@ -134,7 +134,7 @@ async fn webhooks_that_were_made_anew_while_nobody_looked_end_the_trust_before_a
 
 #[tokio::test]
 async fn a_new_generation_of_the_webhooks_ends_the_trust_unless_each_was_seen_in_force() {
-    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v@5,m@3"}});
+    let status = json!({"ledger": {"trusted": true, "budgetUID": "uid-a", "inForceBy": "v@5,m@3"}});
     let (followed, missed) = (["v@5,m@3", "v@6,m@3", "v@7,m@3"], ["v@7,m@3"; 3]);
     for (shown, stays_trusted) in [(followed, true), (missed, false)] {
         let (_, ledger, _) = ledger_with(&status);
@@ -160,7 +160,7 @@ async fn a_new_generation_of_the_webhooks_ends_the_trust_unless_each_was_seen_in
 
 #[tokio::test]
 async fn a_namespace_that_is_gated_again_is_not_trusted_for_a_settle_time_from_then() {
-    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a"}});
+    let status = json!({"ledger": {"trusted": true, "budgetUID": "uid-a"}});
     let (_, ledger, hand) = ledger_with(&status);
     let page = read(&ledger).await;
     let namespace = cluster().namespace;
@@ -184,7 +184,7 @@ async fn a_namespace_that_is_gated_again_is_not_trusted_for_a_settle_time_from_t
 
 #[tokio::test]
 async fn an_outage_ends_the_trust_before_anybody_has_written_so_and_for_a_settle_time() {
-    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
+    let status = json!({"ledger": {"trusted": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
     let (_, ledger, hand) = ledger_with(&status);
     let page = read(&ledger).await;
     assert_eq!(of(&ledger, &page), Trust::Trusted);
@@ -206,7 +206,7 @@ fn untrusted(remaining: Option<Duration>) -> Trust {
 
 #[tokio::test]
 async fn an_outage_of_an_earlier_budget_says_nothing_of_the_next() {
-    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-b"}});
+    let status = json!({"ledger": {"trusted": true, "budgetUID": "uid-b"}});
     let (api, ledger, _) = ledger_with(&json!({}));
     read(&ledger).await;
     ledger.seen().note_outage();

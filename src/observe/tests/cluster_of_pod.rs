@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::SET;
 use crate::ledger::LedgerError;
-use crate::observe::{Identity, Observer};
+use crate::observe::{Identity, Observer, SetSeen, Sights};
 use crate::quorum::ClusterRef;
 
 const BUDGETS: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets";
@@ -104,6 +104,69 @@ async fn rule_1_a_pod_of_another_stateful_set_is_foreign_for_two_readings() {
     let identity = identify(&api, &json!({})).await;
     assert!(matches!(identity, Identity::Foreign), "{identity:?}");
     assert_eq!(api.take_requests().len(), 2);
+}
+
+/// Watches that show this of every StatefulSet, and whether pods are etcd-druid's.
+fn seeing(api: &FakeApi, set: Option<SetSeen>, is_druids: Option<bool>) -> Observer {
+    let observer = observer(api);
+    observer.see_by(Sights {
+        is_gated: Box::new(|_| None),
+        set: Box::new(move |_| set),
+        is_druids: Box::new(move |_, _| is_druids),
+    });
+    observer
+}
+
+#[tokio::test]
+async fn a_pod_that_watches_show_to_be_foreign_costs_one_reading() {
+    let api = FakeApi::default();
+    let shown = pod(&json!({}));
+    for seen in [SetSeen::Missing, SetSeen::Plain, SetSeen::OptedOut] {
+        for shown in [None, Some(&shown.metadata)] {
+            let observer = seeing(&api, Some(seen), Some(false));
+            let identity = observer.identify("db", &"etcd-0".into(), shown).await;
+            let identity = identity.unwrap();
+            assert!(matches!(identity, Identity::Foreign), "{identity:?}");
+            let requests = api.take_requests();
+            assert_eq!(requests, [format!("GET {BUDGETS}/etcd")], "{seen:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_watches_cannot_tell_or_show_enrolled_is_read() {
+    let api = FakeApi::default();
+    let labels = json!({"metadata": {"labels": {"quorumgate.io/enroll": "true"}}});
+    api.put(SET, set_json(&labels));
+    api.put("/api/v1/namespaces/db/pods/etcd-0", pod_json(0, &json!({})));
+    let shown = pod(&json!({}));
+    for (set, is_druids, shown) in [
+        (None, Some(false), Some(&shown.metadata)),
+        (None, Some(false), None),
+        (Some(SetSeen::Enrolled), Some(false), None),
+        (Some(SetSeen::Enrolled), Some(false), Some(&shown.metadata)),
+        (Some(SetSeen::Plain), None, None),
+        (Some(SetSeen::Missing), Some(true), None),
+    ] {
+        let observer = seeing(&api, set, is_druids);
+        let identity = observer.identify("db", &"etcd-0".into(), shown).await;
+        let identity = identity.unwrap();
+        let is_unrecorded = matches!(identity, Identity::Unrecorded(_, None));
+        assert!(is_unrecorded, "{set:?} {is_druids:?}: {identity:?}");
+    }
+}
+
+/// A watch may be behind the budget.
+#[tokio::test]
+async fn a_budget_counts_whatever_watches_show() {
+    let api = FakeApi::default();
+    api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
+    let observer = seeing(&api, Some(SetSeen::Missing), Some(false));
+    let identity = observer
+        .identify("db", &"etcd-0".into(), None)
+        .await
+        .unwrap();
+    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PodSpec;
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::api::{EtcdDirectories, RecordedEtcd};
@@ -111,6 +113,53 @@ fn a_write_ahead_log_elsewhere_is_data_too_and_the_place_that_is_lost_first_deci
     assert!(matches!(with_wal(claim("c"), host()), DataOn::Node { .. }));
 }
 
+/// The claim lasts, and the directory on it does not.
+#[test]
+fn a_directory_that_is_named_after_its_pod_or_by_another_object_is_told_apart() {
+    let spec = |expression: &str, variable: Value| -> PodSpec {
+        let spec = json!({
+            "containers": [{
+                "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"],
+                "env": [{"name": "V", "valueFrom": variable}],
+                "volumeMounts": [{"name": "data", "mountPath": "/data", "subPathExpr": expression}],
+            }],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+    for changing in ["metadata.uid", "status.podIP", "spec.nodeName"] {
+        let place = on(&spec("etcd/$(V)", field(changing)));
+        assert_eq!(place, DataOn::Pod, "{changing}");
+    }
+    let claims = DataOn::Claims(vec!["c".to_owned()]);
+    let of_pod = spec("$(V)", field("metadata.name"));
+    assert_eq!(on(&of_pod), claims);
+    let directory = |spec: &PodSpec, etcd| data_directory(spec, etcd, &"etcd-1".into());
+    let own = directory(&of_pod, RecordedEtcd::default());
+    assert_eq!(own.as_deref(), Some("etcd-1/etcd"));
+
+    let by_map = spec(
+        "$(V)",
+        json!({"configMapKeyRef": {"name": "sub", "key": "dir"}}),
+    );
+    assert_eq!(on(&by_map), claims);
+    assert_eq!(directory(&by_map, RecordedEtcd::default()), None);
+    for value in ["one", "two"] {
+        let told = EtcdDirectories {
+            data: "/data/etcd".to_owned(),
+            wal: None,
+            variables: [("V".to_owned(), value.to_owned())].into(),
+        };
+        let etcd = RecordedEtcd {
+            container: None,
+            directories: Some(&told),
+        };
+        let found = data_directory(&by_map, etcd, &"etcd-1".into());
+        assert_eq!(found, Some(format!("{value}/etcd")));
+    }
+}
+
 /// A mount below the data directory hides the data that is there.
 #[test]
 fn a_mount_below_the_data_directory_is_where_that_part_of_the_data_is() {
@@ -168,6 +217,7 @@ fn directories_that_other_objects_name_count_where_the_container_says_nothing() 
     let told = EtcdDirectories {
         data: "/data/etcd".into(),
         wal: None,
+        variables: BTreeMap::new(),
     };
     let etcd = RecordedEtcd {
         container: None,

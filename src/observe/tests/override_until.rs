@@ -2,7 +2,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{budget, pod, set};
-use crate::observe::overrides::{OverrideState, ignored, of_pod, standing};
+use crate::api::{OverrideState, standing};
+use crate::observe::overrides::{ignored, of_pod};
 use crate::quorum::OverrideOn;
 
 const VALID: &str = "2026-01-01T13:00:00Z";

@@ -418,34 +418,3 @@ fn what_a_node_says_of_a_container_that_does_not_run_is_told() {
         None
     );
 }
-
-#[test]
-fn each_container_that_does_not_run_is_told_with_its_reason_and_message() {
-    let container = |name: &str, state: Value| json!({"name": name, "ready": false, "restartCount": 3, "image": "", "imageID": "", "state": state});
-    let waits =
-        |reason: &str, message: Value| json!({"waiting": {"reason": reason, "message": message}});
-    let pod = json!({
-        "metadata": {"name": "etcd-0"},
-        "status": {
-            "initContainerStatuses": [
-                container("done", json!({"terminated": {"exitCode": 0}})),
-                container("keys", json!({"terminated": {"exitCode": 7}})),
-            ],
-            "containerStatuses": [
-                container("etcd", waits("ImagePullBackOff", json!("Back-off pulling image"))),
-                container("backup", waits("CrashLoopBackOff", Value::Null)),
-                container("new", waits("ContainerCreating", Value::Null)),
-                container("runs", json!({"running": {}})),
-            ],
-        },
-    });
-    let told = crate::observe::idle_containers(&serde_json::from_value(pod).unwrap());
-    assert_eq!(
-        told,
-        [
-            "container keys does not run, restarted 3 times; it last ended with exit code 7 (Error)",
-            "container etcd: ImagePullBackOff, Back-off pulling image",
-            "container backup: CrashLoopBackOff",
-        ]
-    );
-}

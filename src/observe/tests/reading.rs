@@ -10,7 +10,7 @@ use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
 use crate::observe::observer::Find;
 use crate::observe::{
-    Ages, ClaimIdentity, Look, ObserveError, Observer, PodData, PodLook, Sooner, World,
+    Ages, ClaimIdentity, ClusterView, Look, ObserveError, Observer, PodData, PodLook, Sooner,
 };
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::{Node, Pod};
@@ -97,31 +97,31 @@ impl Site {
             .unwrap()
     }
 
-    async fn look(&self) -> (Page, World) {
+    async fn look(&self) -> (Page, ClusterView) {
         self.look_for(Kind::Delete).await
     }
 
-    async fn look_for(&self, kind: Kind) -> (Page, World) {
+    async fn look_for(&self, kind: Kind) -> (Page, ClusterView) {
         let page = self.page().await;
-        let world = self
+        let view = self
             .observer
-            .world(&page, Some(&target()), kind, Find::Listed)
+            .view(&page, Some(&target()), kind, Find::Listed)
             .await
             .unwrap();
-        (page, world)
+        (page, view)
     }
 
     /// Has the budget record what is seen.
     async fn record(&self) {
-        let (page, world) = Box::pin(self.look()).await;
+        let (page, view) = Box::pin(self.look()).await;
         let ledger = self.observer.ledger();
-        let recorded = Box::pin(ledger.update(&page, world.status_update(None)));
+        let recorded = Box::pin(ledger.update(&page, view.status_update(None)));
         recorded.await.unwrap();
     }
 
     async fn teardown(&self) -> Option<Teardown> {
-        let (page, world) = self.look().await;
-        world.circumstances(&page, Some(&target())).teardown
+        let (page, view) = self.look().await;
+        view.circumstances(&page, Some(&target())).teardown
     }
 }
 
@@ -140,16 +140,16 @@ async fn a_cluster_is_seen_with_its_pods_and_their_nodes() {
     let site = Site::new();
     site.put_node("node-1", "Unknown");
     site.api.remove("/api/v1/nodes/node-2");
-    let (page, mut world) = site.look().await;
+    let (page, mut view) = site.look().await;
     let all = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::from);
-    site.observer.read_nodes(&mut world, &all).await;
-    let observation = world.observation(&page, Some(&target()), Round::default(), Ages::default());
+    site.observer.read_nodes(&mut view, &all).await;
+    let observation = view.observation(&page, Some(&target()), Round::default(), Ages::default());
     let nodes: Vec<_> = observation.pods.iter().map(|pod| pod.node).collect();
     assert_eq!(nodes, [Node::Ready, Node::NotReady, Node::Gone]);
     assert_eq!(observation.replicas, 3);
     assert_eq!(observation.update_revision.as_deref(), Some("etcd-2"));
     assert_eq!(observation.proceed_without_quorum, None);
-    assert_eq!(world.endpoints().len(), 3);
+    assert_eq!(view.endpoints().len(), 3);
     assert_eq!(observation.circumstances.teardown, None);
 }
 
@@ -159,8 +159,8 @@ async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_wher
     let site = Site::new();
     let annotated = json!({"quorumgate.io/proceed-without-quorum": "etcd-2"});
     site.put_budget(&json!({"metadata": {"annotations": annotated}}));
-    let (page, world) = site.look().await;
-    let observation = world.observation(&page, None, Round::default(), Ages::default());
+    let (page, view) = site.look().await;
+    let observation = view.observation(&page, None, Round::default(), Ages::default());
     assert_eq!(observation.proceed_without_quorum, None);
 
     let with = |urls| json!([{"name": "etcd", "args": ["--listen-peer-urls", urls]}]);
@@ -168,8 +168,8 @@ async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_wher
     site.put_set(&json!({"spec": {"template": {"spec": {"containers": secure}}}}));
     let plain = with("http://0.0.0.0:2380");
     site.put_pod(0, &json!({"spec": {"containers": plain}}));
-    let (page, world) = site.look().await;
-    let observation = world.observation(&page, None, Round::default(), Ages::default());
+    let (page, view) = site.look().await;
+    let observation = view.observation(&page, None, Round::default(), Ages::default());
     assert_eq!(
         observation.proceed_without_quorum.as_deref(),
         Some("etcd-2")
@@ -179,14 +179,14 @@ async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_wher
 #[tokio::test]
 async fn hints_only_choose_the_first_requests() {
     let site = Site::new();
-    let (page, world) = site.look().await;
-    assert!(world.confirms(&site.observer.likely_endpoints(&page.cluster)));
+    let (page, view) = site.look().await;
+    assert!(view.confirms(&site.observer.likely_endpoints(&page.cluster)));
 
     site.put_pod(1, &json!({"metadata": {"uid": "u9"}}));
     let likely = site.observer.likely_endpoints(&page.cluster);
-    let (_, world) = site.look().await;
+    let (_, view) = site.look().await;
     assert!(
-        !world.confirms(&likely),
+        !view.confirms(&likely),
         "an answer of the old incarnation would not count"
     );
 }
@@ -217,7 +217,7 @@ async fn a_node_is_read_where_its_member_is_silent_or_its_pod_is_to_go_by_force(
     let now = || site.observer.clock().instant();
     // Nobody listens at the addresses of the pods.
     let look = site.observer.look(&page, now()).await.unwrap();
-    let of = |pod: &str| look.world.pod_facts(&page, &pod.into()).unwrap().node;
+    let of = |pod: &str| look.view.pod_facts(&page, &pod.into()).unwrap().node;
     assert_eq!([of("etcd-0"), of("etcd-1")], [Node::Ready, Node::NotReady]);
 
     for (kind, grace, grace_of_pod, reads) in [
@@ -230,8 +230,8 @@ async fn a_node_is_read_where_its_member_is_silent_or_its_pod_is_to_go_by_force(
         site.put_pod(0, &spec);
         site.api.take_requests();
         let asked = (&target(), kind, grace);
-        let early = |world: &World, pod: &Pod| {
-            let read = world.pod_facts(&page, &pod.name).unwrap().node;
+        let early = |view: &ClusterView, pod: &Pod| {
+            let read = view.pod_facts(&page, &pod.name).unwrap().node;
             assert_eq!(read == Node::Ready, reads, "{kind:?} {grace:?}");
             assert_eq!(pod.node, read);
             Some(())
@@ -254,15 +254,15 @@ async fn a_recreated_stateful_set_with_another_selector_is_looked_up_by_that() {
         site.put_pod(ordinal, &json!({"metadata": {"labels": {"app": "new"}}}));
     }
     site.api.take_requests();
-    let (_, world) = site.look().await;
-    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
+    let (_, view) = site.look().await;
+    assert_eq!(names(&view), ["etcd-0", "etcd-1", "etcd-2"]);
     let requests = site.api.take_requests();
     let by_the_new = |request: &&String| request.contains("labelSelector=app%3Dnew");
     assert!(requests.iter().any(|r| by_the_new(&r)), "{requests:?}");
 }
 
-fn names(world: &World) -> Vec<String> {
-    let names = world.pods().iter().map(crate::observe::belonging::name);
+fn names(view: &ClusterView) -> Vec<String> {
+    let names = view.pods().iter().map(crate::observe::belonging::name);
     names.map(|name| name.to_string()).collect()
 }
 
@@ -279,8 +279,8 @@ async fn pods_with_other_names_are_left_out_and_orphans_are_not() {
         let path = format!("{NAMESPACE}/pods/{name}");
         site.api.put(&path, pod_json(7, &job));
     }
-    let (_, world) = site.look().await;
-    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
+    let (_, view) = site.look().await;
+    assert_eq!(names(&view), ["etcd-0", "etcd-1", "etcd-2"]);
 }
 
 #[tokio::test]
@@ -290,15 +290,15 @@ async fn a_member_is_found_by_its_name_whatever_its_labels_and_owners_say() {
         site.look().await;
         let changed = json!({"metadata": {"labels": null, "ownerReferences": [foreign()]}});
         site.put_pod(ordinal, &changed);
-        let (_, world) = site.look().await;
-        assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
+        let (_, view) = site.look().await;
+        assert_eq!(names(&view), ["etcd-0", "etcd-1", "etcd-2"]);
     }
 }
 
 #[tokio::test]
 async fn a_member_beyond_the_replicas_is_found_by_its_grant_or_by_the_record_of_it() {
     let recorded = [
-        json!({"grants": [{"member": "etcd-5", "causes": [{"kind": "Delete", "seq": 1, "uid": "u5", "by": "x", "at": "2026-01-01T00:00:00Z"}]}]}),
+        json!({"grants": [{"member": "etcd-5", "causes": [{"kind": "Delete", "seq": 1, "uid": "u5", "by": "x", "time": "2026-01-01T00:00:00Z"}]}]}),
         json!({"members": [{"name": "etcd-5", "role": "Voter", "serving": true}]}),
         json!({"members": [{"name": "m5", "pod": "etcd-5", "role": "Voter", "serving": true}]}),
     ];
@@ -309,8 +309,8 @@ async fn a_member_beyond_the_replicas_is_found_by_its_grant_or_by_the_record_of_
             &json!({"metadata": {"labels": null, "ownerReferences": null}}),
         );
         site.put_budget(&json!({"status": status}));
-        let (_, world) = site.look().await;
-        assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2", "etcd-5"]);
+        let (_, view) = site.look().await;
+        assert_eq!(names(&view), ["etcd-0", "etcd-1", "etcd-2", "etcd-5"]);
     }
 }
 
@@ -323,8 +323,8 @@ async fn where_many_pods_are_missing_the_namespace_is_looked_through_once() {
         &json!({"metadata": {"labels": null, "ownerReferences": null}}),
     );
     site.api.take_requests();
-    let (_, world) = site.look().await;
-    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2", "etcd-40"]);
+    let (_, view) = site.look().await;
+    assert_eq!(names(&view), ["etcd-0", "etcd-1", "etcd-2", "etcd-40"]);
     let requests = site.api.take_requests();
     assert!(requests.len() < 20, "{requests:?}");
 }
@@ -333,8 +333,8 @@ async fn where_many_pods_are_missing_the_namespace_is_looked_through_once() {
 async fn a_pod_without_address_and_secrets_that_cannot_be_used_are_answers_too() {
     let site = Site::new();
     site.put_pod(1, &json!({"status": {"podIP": null}}));
-    let (page, world) = site.look().await;
-    let round = world
+    let (page, view) = site.look().await;
+    let round = view
         .observation(&page, None, Round::default(), Ages::default())
         .round;
     assert_eq!(round.probes.len(), 1);
@@ -342,9 +342,9 @@ async fn a_pod_without_address_and_secrets_that_cannot_be_used_are_answers_too()
     assert_eq!(round.probes[0].status, Err(Unanswered::NoAddress));
 
     site.put_budget(&json!({"spec": {"members": {"tls": {"caSecret": {"name": "ca"}}}}}));
-    let (page, world) = site.look().await;
-    assert!(world.endpoints().is_empty());
-    let round = world
+    let (page, view) = site.look().await;
+    assert!(view.endpoints().is_empty());
+    let round = view
         .observation(&page, None, Round::default(), Ages::default())
         .round;
     let why = Unanswered::Tls("Secret ca does not exist".into());
@@ -376,7 +376,7 @@ async fn a_certificate_authority_is_read_again_when_its_secret_changes() {
             .cert
             .pem()
     };
-    let print = |world: &World| *world.endpoints()[0].tls.as_ref().unwrap().fingerprint();
+    let print = |view: &ClusterView| *view.endpoints()[0].tls.as_ref().unwrap().fingerprint();
     secret(&authority());
     let first = print(&site.look().await.1);
     assert_eq!(print(&site.look().await.1), first);
@@ -395,8 +395,8 @@ async fn voters_without_a_pod_are_asked_too_until_they_have_one() {
         external("shoot-etcd-2")
     ]);
     site.put_budget(&json!({"status": {"members": members}}));
-    let (_, world) = site.look().await;
-    let addresses: Vec<_> = world
+    let (_, view) = site.look().await;
+    let addresses: Vec<_> = view
         .endpoints()
         .iter()
         .map(|e| e.address.as_str())
@@ -423,8 +423,8 @@ async fn of_many_voters_without_a_pod_only_some_are_asked() {
     };
     let members: Vec<_> = (1..100).map(external).collect();
     site.put_budget(&json!({"status": {"members": members}}));
-    let (_, world) = site.look().await;
-    assert_eq!(world.endpoints().len(), 3 + 16);
+    let (_, view) = site.look().await;
+    assert_eq!(view.endpoints().len(), 3 + 16);
 }
 
 #[tokio::test]
@@ -438,9 +438,9 @@ async fn with_readiness_as_evidence_nobody_is_asked_and_leases_are_read() {
             "spec": {"holderIdentity": "a1:Leader"},
         }),
     );
-    let (page, world) = site.look().await;
-    assert!(world.endpoints().is_empty());
-    let leader = world.pod_facts(&page, &target()).unwrap().lease_role;
+    let (page, view) = site.look().await;
+    assert!(view.endpoints().is_empty());
+    let leader = view.pod_facts(&page, &target()).unwrap().lease_role;
     assert_eq!(leader, Some(crate::quorum::pod::LeaseRole::Leader));
 }
 
@@ -454,10 +454,8 @@ async fn disruption_budgets_are_read_for_evictions_only() {
             "spec": {"selector": {}},
         }),
     );
-    let said = |(page, world): (Page, World)| {
-        world
-            .circumstances(&page, Some(&target()))
-            .disruption_budget
+    let said = |(page, view): (Page, ClusterView)| {
+        view.circumstances(&page, Some(&target())).disruption_budget
     };
     assert_eq!(said(site.look().await), EvictionBudget::Permits);
     let refused = EvictionBudget::Refuses { name: "pdb".into() };
@@ -486,10 +484,8 @@ async fn disruption_budgets_are_read_by_name_where_a_watch_knows_all_names() {
     ] {
         put(allowed);
         site.api.take_requests();
-        let (page, world) = site.look_for(Kind::Evict).await;
-        let found = world
-            .circumstances(&page, Some(&target()))
-            .disruption_budget;
+        let (page, view) = site.look_for(Kind::Evict).await;
+        let found = view.circumstances(&page, Some(&target())).disruption_budget;
         assert_eq!(found, expected);
         let requests = site.api.take_requests();
         let lists = |request: &String| request.contains("/poddisruptionbudgets?");
@@ -530,17 +526,17 @@ async fn pods_are_read_by_name_where_each_member_had_one_at_the_last_look() {
     let target = target();
     let asked = (&target, Kind::Delete, Grace::Graceful);
     let now = site.observer.clock().instant();
-    let early = |world: &World| Some(names(world));
+    let early = |view: &ClusterView| Some(names(view));
     site.api.take_requests();
     let looked = site.observer.look_unless(&page, asked, now, early);
-    let Ok(Sooner::Early(world, names)) = Box::pin(looked).await else {
+    let Ok(Sooner::Early(view, names)) = Box::pin(looked).await else {
         panic!("an early answer");
     };
     assert_eq!(names, ["etcd-0", "etcd-1", "etcd-2"]);
-    assert!(world.may_lack_pods());
+    assert!(view.may_lack_pods());
     let requests = site.api.take_requests();
     assert_eq!(lists_of_pods(&requests), 0, "{requests:?}");
-    let update = world.status_update(None);
+    let update = view.status_update(None);
     assert_eq!(update.unfinished_deletes, None, "any older pod counts");
 }
 
@@ -548,20 +544,20 @@ async fn pods_are_read_by_name_where_each_member_had_one_at_the_last_look() {
 async fn where_a_member_may_have_no_pod_among_those_read_by_name_all_are_listed() {
     let site = Site::new();
     let (look, requests) = site.look_after(true).await;
-    assert_eq!(names(&look.world), ["etcd-0", "etcd-1", "etcd-2"]);
+    assert_eq!(names(&look.view), ["etcd-0", "etcd-1", "etcd-2"]);
     assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
-    assert!(look.world.may_lack_pods(), "it was not begun again");
+    assert!(look.view.may_lack_pods(), "it was not begun again");
 
     let (look, requests) = site.look_after(false).await;
     assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
-    assert!(!look.world.may_lack_pods());
+    assert!(!look.view.may_lack_pods());
 
     // A pod that neither the StatefulSet nor the ledger expects may run a member.
     site.put_pod(7, &json!({}));
     let (look, _) = site.look_after(true).await;
-    assert_eq!(names(&look.world), ["etcd-0", "etcd-1", "etcd-2", "etcd-7"]);
+    assert_eq!(names(&look.view), ["etcd-0", "etcd-1", "etcd-2", "etcd-7"]);
     assert_eq!(look.snapshot.pods.len(), 4);
-    assert!(!look.world.may_lack_pods());
+    assert!(!look.view.may_lack_pods());
 }
 
 #[tokio::test]
@@ -574,7 +570,7 @@ async fn pods_of_another_stateful_set_or_of_none_are_listed() {
         }
         let (look, requests) = site.look_after(true).await;
         assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
-        assert!(!look.world.may_lack_pods());
+        assert!(!look.view.may_lack_pods());
     }
 }
 
@@ -666,12 +662,12 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
 #[tokio::test]
 async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_stands() {
     let site = Site::new();
-    let recorded = ["set-0", "set-1", "set-2"].map(|uid| json!({"uid": uid, "by": "", "at": ""}));
+    let recorded = ["set-0", "set-1", "set-2"].map(|uid| json!({"uid": uid, "by": "", "time": ""}));
     site.put_budget(&json!({"status": {"recordedDeletes": {"statefulSets": recorded}}}));
     let left = async || -> Vec<String> {
-        let (page, world) = Box::pin(site.look()).await;
+        let (page, view) = Box::pin(site.look()).await;
         let ledger = site.observer.ledger();
-        let after = Box::pin(ledger.update(&page, world.status_update(None))).await;
+        let after = Box::pin(ledger.update(&page, view.status_update(None))).await;
         let page = after.unwrap().unwrap_or(page);
         let sets = &page.status().unwrap().recorded_deletes.stateful_sets;
         sets.iter().map(|set| set.uid.clone()).collect()
@@ -722,15 +718,15 @@ async fn without_a_stateful_set_the_recorded_replicas_count() {
         &json!({"status": {"observedReplicas": 5, "expectedMembers": 5, "selector": "app=etcd"}}),
     );
     site.api.remove(SET);
-    let (page, world) = site.look().await;
-    assert_eq!(world.replicas(&page), 5);
-    assert_eq!(world.pods().len(), 3);
-    let update = world.status_update(None);
+    let (page, view) = site.look().await;
+    assert_eq!(view.replicas(&page), 5);
+    assert_eq!(view.pods().len(), 3);
+    let update = view.status_update(None);
     assert_eq!(update.expected, None);
     site.put_budget(&json!({"status": null}));
-    let (page, world) = site.look().await;
+    let (page, view) = site.look().await;
     assert_eq!(
-        world.replicas(&page),
+        view.replicas(&page),
         3,
         "nothing recorded: as many as there are pods"
     );
@@ -753,7 +749,7 @@ async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
     let look = site.observer.look(&page, now).await.unwrap();
     let copy = Some(ClusterRef::new("other", "copy"));
     assert_eq!(look.snapshot.circumstances.shared_with, copy);
-    assert_eq!(look.world.circumstances(&page, None).shared_with, copy);
+    assert_eq!(look.view.circumstances(&page, None).shared_with, copy);
 }
 
 #[tokio::test]
@@ -768,8 +764,8 @@ async fn a_look_at_leisure_takes_what_a_cache_says_of_rule_8_and_asks_where_none
         (Some(Vec::new()), None, false),
         (None, None, true),
     ] {
-        let world = site.observer.world_at_leisure(&page, cached).await.unwrap();
-        assert_eq!(world.circumstances(&page, None).shared_with, shared);
+        let view = site.observer.world_at_leisure(&page, cached).await.unwrap();
+        assert_eq!(view.circumstances(&page, None).shared_with, shared);
         let requests = site.api.take_requests();
         let asked = requests
             .iter()
@@ -797,24 +793,23 @@ async fn rule_9_a_new_ledger_is_untrusted_however_young_its_pods_look() {
 #[tokio::test]
 async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_passed() {
     let site = Site::new();
-    let age = |page: &Page, world: &World| {
-        world
-            .observation(page, None, Round::default(), Ages::default())
+    let age = |page: &Page, view: &ClusterView| {
+        view.observation(page, None, Round::default(), Ages::default())
             .scaled_out_for
     };
     site.put_budget(&json!({"status": {"observedReplicas": 3, "expectedMembers": 3}}));
-    let (page, world) = site.look().await;
-    assert_eq!(age(&page, &world), None);
+    let (page, view) = site.look().await;
+    assert_eq!(age(&page, &view), None);
     site.put_set(&json!({"spec": {"replicas": 5}}));
-    let (page, world) = site.look().await;
+    let (page, view) = site.look().await;
     assert_eq!(
-        age(&page, &world),
+        age(&page, &view),
         Some(Duration::ZERO),
         "nobody recorded it yet"
     );
     let snapshot =
-        Snapshot::assemble(&world.observation(&page, None, Round::default(), Ages::default()));
-    let update = world.status_update(Some(&snapshot));
+        Snapshot::assemble(&view.observation(&page, None, Round::default(), Ages::default()));
+    let update = view.status_update(Some(&snapshot));
     assert_eq!(
         update
             .expected
@@ -829,11 +824,11 @@ async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_pa
         .unwrap();
 
     site.hand.advance(Duration::from_secs(60));
-    let (page, world) = site.look().await;
-    assert_eq!(age(&page, &world), Some(Duration::from_secs(60)));
+    let (page, view) = site.look().await;
+    assert_eq!(age(&page, &view), Some(Duration::from_secs(60)));
     site.hand.advance(Duration::from_secs(540));
-    let (page, world) = site.look().await;
-    let update = world.status_update(None);
+    let (page, view) = site.look().await;
+    let update = view.status_update(None);
     assert!(update.scale_out_settled);
     site.observer
         .ledger()
@@ -841,8 +836,8 @@ async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_pa
         .await
         .unwrap()
         .unwrap();
-    let (page, world) = site.look().await;
-    assert_eq!(age(&page, &world), None, "for every replica");
+    let (page, view) = site.look().await;
+    assert_eq!(age(&page, &view), None, "for every replica");
 }
 
 #[tokio::test]
@@ -850,8 +845,8 @@ async fn a_spec_that_says_nonsense_is_an_error() {
     let site = Site::new();
     site.put_budget(&json!({"spec": {"policy": {"scaleOutGrace": "soon"}}}));
     let page = site.page().await;
-    let world = site.observer.world_at_leisure(&page, None).await;
-    assert!(matches!(world, Err(ObserveError::Spec(_))), "{world:?}");
+    let view = site.observer.world_at_leisure(&page, None).await;
+    assert!(matches!(view, Err(ObserveError::Spec(_))), "{view:?}");
 }
 
 fn claim(terminating: bool) -> Value {
@@ -882,7 +877,7 @@ async fn the_claims_of_the_pod_in_question_are_read_and_no_others() {
         site.put_pod(ordinal, &using(&format!("data-etcd-{ordinal}")));
     }
     let page = site.page().await;
-    let data = |world: &World| world.data_of(&page, &target());
+    let data = |view: &ClusterView| view.data_of(&page, &target());
     let read = |requests: Vec<String>| -> Vec<String> {
         let claims = requests
             .into_iter()
@@ -900,14 +895,14 @@ async fn the_claims_of_the_pod_in_question_are_read_and_no_others() {
             None => site.api.remove(CLAIM),
         }
         site.api.take_requests();
-        let (_, world) = site.look().await;
-        assert_eq!(data(&world), expected);
+        let (_, view) = site.look().await;
+        assert_eq!(data(&view), expected);
         assert_eq!(read(site.api.take_requests()), [format!("GET {CLAIM}")]);
     }
     site.api.forbid("persistentvolumeclaims");
-    let (_, world) = site.look().await;
-    let PodData::Unknown(why) = data(&world) else {
-        panic!("{:?}", data(&world));
+    let (_, view) = site.look().await;
+    let PodData::Unknown(why) = data(&view) else {
+        panic!("{:?}", data(&view));
     };
     assert!(
         why.starts_with("could not read the claim data-etcd-0: "),
@@ -954,8 +949,8 @@ async fn a_known_claim_is_read_side_by_side_with_everything_else() {
 async fn without_claims_none_is_read() {
     let site = Site::new();
     site.api.forbid("persistentvolumeclaims");
-    let (page, world) = site.look().await;
-    assert_eq!(world.data_of(&page, &target()), PodData::InPod);
+    let (page, view) = site.look().await;
+    assert_eq!(view.data_of(&page, &target()), PodData::InPod);
     let requests = site.api.take_requests();
     assert!(
         !requests.iter().any(|r| r.contains("claims")),

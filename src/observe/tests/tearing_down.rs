@@ -51,7 +51,7 @@ fn recreated_at(time: &str) -> StatefulSet {
 }
 
 fn admitted() -> QuorumDisruptionBudgetStatus {
-    status(&json!({"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]}))
+    status(&json!({"statefulSets": [{"uid": "set-1", "by": "ann", "time": "noon"}]}))
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn rule_3_the_recorded_delete_of_another_incarnation_frees_nothing() {
 fn rule_3_no_replicas_is_hibernation_where_recorded_announced_or_allowed() {
     let unsaid = set(&json!({"spec": {"replicas": 0}}));
     let said = set(&json!({"metadata": announced("hibernate"), "spec": {"replicas": 0}}));
-    let recorded = status(&json!({"hibernation": {"uid": "set-1", "by": "ann", "at": "noon"}}));
-    let before = status(&json!({"hibernation": {"uid": "set-0", "by": "ann", "at": "noon"}}));
+    let recorded = status(&json!({"hibernation": {"uid": "set-1", "by": "ann", "time": "noon"}}));
+    let before = status(&json!({"hibernation": {"uid": "set-0", "by": "ann", "time": "noon"}}));
     let unrecorded = around(Some(&unsaid), Owner::Lives);
     assert_eq!(of_pod(&pod(&json!({})), &unrecorded), None);
     let by_another = Around {
@@ -332,7 +332,7 @@ fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
 /// The status with a scale-in on record that took these ordinals.
 fn scaled_in(uid: &str, first: u32, last: u32) -> QuorumDisruptionBudgetStatus {
     let ordinals = json!([{"first": first, "last": last}]);
-    status(&json!({"scaleIn": {"statefulSetUID": uid, "ordinals": ordinals, "by": "", "at": ""}}))
+    status(&json!({"scaleIn": {"statefulSetUID": uid, "ordinals": ordinals, "by": "", "time": ""}}))
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn without_a_pod_and_a_set_only_a_recorded_delete_takes_the_data_along() {
     assert_eq!(of(&long_gone), None);
     let admitted = budget(&json!({"status": {
         "statefulSet": {"uid": "set-1"},
-        "recordedDeletes": {"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]},
+        "recordedDeletes": {"statefulSets": [{"uid": "set-1", "by": "ann", "time": "noon"}]},
     }}));
     let recorded = Around {
         status: admitted.status.as_ref(),

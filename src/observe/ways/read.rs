@@ -8,6 +8,8 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::api::SourceKind;
+use crate::lists;
+use crate::named;
 use crate::observe::contents::{Contents, Object};
 use crate::observe::etcd_container::EtcdContainer;
 use crate::observe::mounts;
@@ -73,12 +75,24 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
         let mut contents = Contents::default();
         match object.kind {
             SourceKind::Secret => {
-                if let Ok(Ok(Some(secret))) = soon(secrets.get_opt(&object.name)).await {
+                if let Ok(Ok(Some(secret))) = soon(named::get_opt(
+                    &secrets,
+                    "a Secret that the pod mounts",
+                    &object.name,
+                ))
+                .await
+                {
                     contents.add_secret(&object.name, secret);
                 }
             }
             SourceKind::ConfigMap => {
-                if let Ok(Ok(Some(map))) = soon(maps.get_opt(&object.name)).await {
+                if let Ok(Ok(Some(map))) = soon(named::get_opt(
+                    &maps,
+                    "a ConfigMap that the pod mounts",
+                    &object.name,
+                ))
+                .await
+                {
                     contents.add_config_map(&object.name, map);
                 }
             }
@@ -96,10 +110,7 @@ pub(super) async fn services(
     labels: &BTreeMap<String, String>,
 ) -> Vec<String> {
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
-    let Ok(Ok(services)) = soon(services.list(&ListParams::default())).await else {
-        return Vec::new();
-    };
-    let selecting = services.items.into_iter().filter(|service| {
+    let selects = |service: &Service| {
         let selector = service
             .spec
             .as_ref()
@@ -110,8 +121,17 @@ pub(super) async fn services(
                     .iter()
                     .all(|(key, value)| labels.get(key) == Some(value))
         })
+    };
+    let mut selecting = Vec::new();
+    let every = ListParams::default();
+    let listed = lists::each(&services, &every, |service| {
+        if selects(&service) {
+            selecting.extend(service.metadata.name);
+        }
     });
-    selecting
-        .filter_map(|service| service.metadata.name)
-        .collect()
+    let listed = soon(listed).await;
+    match listed {
+        Ok(Ok(())) => selecting,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
 }

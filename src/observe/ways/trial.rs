@@ -12,7 +12,7 @@ use crate::api::Way;
 use crate::etcd::Failure;
 use crate::ledger::Page;
 use crate::observe::endpoints::{self, SharedSettings};
-use crate::observe::{Observer, World, belonging};
+use crate::observe::{ClusterView, Observer, belonging};
 use crate::quorum::ClusterId;
 
 /// Most ways that are tried at one time.
@@ -77,10 +77,10 @@ impl WhyFailed {
 impl Observer {
     /// Tries the ways to ask the members of a cluster. Meant for the background: it takes up to
     /// four seconds. `None` where no pod has an address.
-    pub async fn try_ways(&self, page: &Page, world: &World) -> Option<Trial> {
-        let pods: Vec<&Pod> = world.pods().iter().filter(|pod| has_address(pod)).collect();
+    pub async fn try_ways(&self, page: &Page, view: &ClusterView) -> Option<Trial> {
+        let pods: Vec<&Pod> = view.pods().iter().filter(|pod| has_address(pod)).collect();
         let pods = pods.get(..MOST_MEMBERS.min(pods.len()))?;
-        let spec = world
+        let spec = view
             .pod_template()
             .or_else(|| pods.first()?.spec.as_ref())?;
         let members = &page.budget().spec.members;
@@ -102,7 +102,7 @@ impl Observer {
         let trying = candidates.into_iter().take(MOST_WAYS).map(|way| {
             let pods = pods.to_vec();
             async move {
-                let answers = self.try_way(page, world, &way, &pods, deadline).await;
+                let answers = self.try_way(page, view, &way, &pods, deadline).await;
                 (way, answers)
             }
         });
@@ -113,7 +113,7 @@ impl Observer {
     async fn try_way(
         &self,
         page: &Page,
-        world: &World,
+        view: &ClusterView,
         way: &Way,
         pods: &[&Pod],
         deadline: Instant,
@@ -130,7 +130,7 @@ impl Observer {
         };
         let shared = SharedSettings {
             namespace: &page.cluster.namespace,
-            service: world.service(),
+            service: view.service(),
             members,
             way,
             tls,
@@ -140,7 +140,7 @@ impl Observer {
             Some((belonging::name(pod).to_string(), endpoint))
         });
         // Pods may run another etcd besides, whose word about this cluster is worth nothing.
-        let begins_anew = self.announces_bootstrap(page.budget(), world.stateful_set());
+        let begins_anew = self.announces_bootstrap(page.budget(), view.stateful_set());
         let recorded = page.cluster_id().filter(|_| !begins_anew);
         let asked = asked.map(|(pod, endpoint)| async move {
             let answer = self.prober().try_out(&endpoint, deadline).await;

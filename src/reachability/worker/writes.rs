@@ -98,7 +98,7 @@ impl EndpointWorker {
                 ready = is,
                 ?standing,
                 was_ready = was,
-                "this replica's endpoint changed"
+                "endpoint of this replica changed"
             );
         }
         Ok(())
@@ -135,12 +135,12 @@ impl EndpointWorker {
                     self.metrics.reachability.struck(&name);
                     warn!(
                         peer = name,
-                        "a replica does not answer: its endpoint was taken out of the Service until it is back"
+                        "replica does not answer: endpoint removed until it is back"
                     );
                 }
                 Ok(_) => debug!(
                     peer = name,
-                    "a replica that does not answer wants to return: it was turned away"
+                    "replica that does not answer asked to return: refused"
                 ),
                 // Another replica struck it first, or it is back.
                 Err(error) if error.is_lost_race() => {}
@@ -175,11 +175,7 @@ impl EndpointWorker {
                 }
             };
             match done {
-                Ok(()) => info!(
-                    what,
-                    ?lost,
-                    "endpoints that are kept elsewhere, or of which nobody answers, were taken out"
-                ),
+                Ok(()) => info!(what, ?lost, "stale endpoints removed"),
                 Err(error) if error.is_lost_race() => {}
                 Err(error) => return Err(error),
             }

@@ -153,7 +153,7 @@ fn only_a_rollout_that_is_under_way_evicts() {
     };
     let under_way = json!({"target": "new", "updated": 0, "targets": 2});
     let mut finished = under_way.clone();
-    finished["finished"] = json!("2026-01-01T00:00:00Z");
+    finished["completionTime"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(with(under_way.clone(), "EvictHealthy"), Evictions::Rollout);
     assert_eq!(with(under_way, "Delete"), Evictions::None);
     assert_eq!(with(finished, "EvictHealthy"), Evictions::None);

@@ -5,17 +5,13 @@
 //! process ends, its calls end on this side only: their grants settle by age.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tracing::{error, info};
-
 use crate::causes::causes;
-use crate::etcd::{AdminError, Endpoint};
-use crate::ledger::Recorded;
+use crate::etcd::AdminError;
 use crate::plan::defragmentation::Call;
 use crate::quorum::ClusterRef;
-use crate::reconcile::Run;
 
 /// The calls of this process, at most one per cluster. A driver that is begun again finds the call
 /// of the one before it.
@@ -38,11 +34,11 @@ pub(super) struct CallEnd {
     /// The error, if it failed.
     pub(super) error: Option<String>,
     /// Whether the server answered. A connection that broke proves nothing.
-    answered: bool,
+    pub(super) answered: bool,
 }
 
 impl CallEnd {
-    fn of(answer: Result<(), AdminError>, took: Duration) -> Self {
+    pub(super) fn of(answer: Result<(), AdminError>, took: Duration) -> Self {
         Self {
             took,
             answered: !matches!(answer, Err(AdminError::Unanswered(_))),
@@ -79,7 +75,7 @@ impl Calls {
 
     /// Notes a call that is about to be made. Returns false if it must not be: one runs already, or
     /// one was made under this grant.
-    fn begin(&self, cluster: &ClusterRef, seq: u64) -> bool {
+    pub(super) fn begin(&self, cluster: &ClusterRef, seq: u64) -> bool {
         let mut all = self.all();
         let known = all.get(cluster);
         let is_free = known.is_none_or(|call| call.end.is_some() && call.seq != seq);
@@ -90,7 +86,7 @@ impl Calls {
         is_free
     }
 
-    fn end(&self, cluster: &ClusterRef, seq: u64, end: CallEnd) {
+    pub(super) fn end(&self, cluster: &ClusterRef, seq: u64, end: CallEnd) {
         let mut all = self.all();
         let call = all.get_mut(cluster).filter(|call| call.seq == seq);
         if let Some(call) = call {
@@ -105,38 +101,6 @@ impl Calls {
             all.remove(cluster);
         }
     }
-}
-
-/// Makes the call, under the grant that was just renewed. Returns at once.
-pub(super) fn make(run: &Arc<Run>, cluster: &ClusterRef, proof: &Recorded, member: Endpoint) {
-    let seq = proof.seq();
-    if !run.calls.begin(cluster, seq) {
-        error!(%cluster, seq, "a second call to defragment was about to be made: a bug, so report it");
-        return;
-    }
-    let begun = run.clock.instant();
-    let work = {
-        let (run, cluster) = (Arc::clone(run), cluster.clone());
-        async move {
-            let answer = run.judge.admin().defragment(&member).await;
-            let end = CallEnd::of(answer, run.clock.instant() - begun);
-            info!(%cluster, member = member.address, took = ?end.took, error = end.error, "the call to defragment has returned");
-            run.calls.end(&cluster, seq, end);
-        }
-    };
-    let broke = {
-        let (run, cluster) = (Arc::clone(run), cluster.clone());
-        move |how: &crate::supervise::TaskEnd| {
-            error!(%cluster, %how, "the call to defragment broke off: a bug, so report it");
-            let end = CallEnd {
-                took: run.clock.instant() - begun,
-                error: Some(how.to_string()),
-                answered: false,
-            };
-            run.calls.end(&cluster, seq, end);
-        }
-    };
-    run.supervisor.once(run.ending.clone(), work, broke);
 }
 
 #[cfg(test)]

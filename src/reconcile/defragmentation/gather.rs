@@ -5,20 +5,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use k8s_openapi::api::apps::v1::StatefulSet;
 
 use crate::api::{
     self, BadField, DefragmentationMode, DefragmentationStatus, QuorumDisruptionBudget, names,
 };
 use crate::ledger::Page;
-use crate::plan::Handover;
 use crate::plan::defragmentation::{Call, Facts, LastRun, MemberFacts, Mode, Settings};
 use crate::quorum::evidence::Target;
-use crate::quorum::{Member, Permitted, PodName};
-use crate::reconcile::Run;
-use crate::reconcile::look::Look;
-use crate::reconcile::strategy::kind;
-use crate::strategy::ON_DELETE;
+use crate::quorum::{Defragmentation, Member, Permitted, PodName};
+use crate::reconcile::look::{Look, handover, rolls_out};
+use crate::reconcile::run::Run;
 
 /// The time for a page of metrics.
 const METRICS: Duration = Duration::from_millis(1500);
@@ -26,8 +22,12 @@ const METRICS: Duration = Duration::from_millis(1500);
 const ASKED_AT_ONCE: usize = 8;
 
 /// The facts, and for each member whose metrics could not be read the reason.
-pub(super) struct Gathered {
+pub(in crate::reconcile) struct Input {
     pub(super) facts: Facts,
+    /// The open permission.
+    pub(super) open: Option<Open>,
+    /// The state of the member by which the open permission is over.
+    pub(super) over: Option<Defragmentation>,
     pub(super) unread: BTreeMap<PodName, String>,
 }
 
@@ -88,11 +88,11 @@ pub(super) struct Known {
 }
 
 /// Gathers the facts of this look.
-pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Gathered, BadField> {
+pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Input, BadField> {
     let page = &look.page;
     let budget = page.budget();
     let wishes = budget.spec.defragmentation()?;
-    let set = look.world.stateful_set();
+    let set = look.view.stateful_set();
     let mut asked: Vec<BoxFuture<'_, _>> = Vec::new();
     for member in &look.snapshot.members {
         if let Some(pod) = &member.pod {
@@ -108,24 +108,24 @@ pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Gathe
         }
         facts.insert(pod, own);
     }
-    let rests = run.judge.leadership_rests(page, &look.snapshot);
     let facts = Facts {
         settings: settings(&wishes),
         request: request(budget),
         in_window: in_window(run, wishes.window),
-        other_schedule: look.world.sidecar_schedule(),
+        other_schedule: look.view.sidecar_schedule(),
         rolling_out: rolls_out(budget, set),
         all_served_for: known.served_for,
-        handover: match rests {
-            _ if known.leadership_stays => Handover::Refused,
-            Some(remaining) => Handover::Resting { remaining },
-            None => Handover::Possible,
-        },
+        handover: handover(run, look, known.leadership_stays),
         me: run.me.clone(),
         call: known.call,
         members: facts,
     };
-    Ok(Gathered { facts, unread })
+    Ok(Input {
+        open: open(page),
+        over: None,
+        facts,
+        unread,
+    })
 }
 
 async fn of_member(
@@ -138,14 +138,12 @@ async fn of_member(
     let database = member.sizes.map_or(0, |sizes| sizes.db);
     let metrics = async {
         let target = member.pod.as_ref().map(|pod| Target::Pod(pod.uid.clone()));
-        let endpoint = target.and_then(|target| look.world.metrics_endpoint(&target));
+        let endpoint = target.and_then(|target| look.view.metrics_endpoint(&target));
         let endpoint = endpoint.ok_or("it has no address".to_owned())?;
         let metrics = run.observer.prober().metrics(&endpoint, METRICS).await;
         metrics.map_err(|why| format!("/metrics at {}: {why}", endpoint.address))
     };
-    let room = run
-        .observer
-        .room(&page.cluster, &look.world, &pod, database);
+    let room = run.observer.room(&page.cluster, &look.view, &pod, database);
     let (metrics, room) = tokio::join!(metrics.boxed(), room.boxed());
     let (metrics, why) = match metrics {
         Ok(metrics) => (metrics, None),
@@ -162,7 +160,7 @@ async fn of_member(
         quota: metrics.quota,
         room,
         in_flight: metrics.defragmenting,
-        liveness: look.world.liveness(&pod),
+        liveness: look.view.liveness(&pod),
         last: last(run, page, &pod),
     };
     (pod, facts, why)
@@ -183,18 +181,6 @@ fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
         size_after: last.size_after.map(natural),
         request: last.request.clone(),
     })
-}
-
-/// Whether a rollout is under way, by the gate or by the StatefulSet controller.
-pub(in crate::reconcile) fn rolls_out(
-    budget: &QuorumDisruptionBudget,
-    set: Option<&StatefulSet>,
-) -> bool {
-    let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
-    let ours = rollout.is_some_and(|r| r.target.is_some() && r.finished.is_none());
-    let status = set.and_then(|set| set.status.as_ref());
-    let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
-    ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)
 }
 
 fn in_window(run: &Run, window: Option<(u16, u16)>) -> bool {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 use super::*;
 use crate::fake_api::FakeApi;
@@ -6,9 +7,10 @@ use crate::fake_api::etcd::{SET, pod_json, set_json};
 use crate::reconcile::watches::cached;
 
 const OWN: &str = "quorumgate";
+const MOST: usize = 100;
 const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
 
-fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> (ClusterRef, SetSight) {
+fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> (ClusterRef, StatefulSetState) {
     let labels: BTreeMap<String, String> = owned(labels).collect();
     let cached = cached(json!({"metadata": {"labels": labels}}));
     (ClusterRef::new(namespace, name), cached.sight)
@@ -46,7 +48,7 @@ const ENROLLED: &[(&str, &str)] = &[(names::ENROLL, names::TRUE)];
 
 #[derive(Default)]
 struct Caches {
-    sets: Vec<(ClusterRef, SetSight)>,
+    sets: Vec<(ClusterRef, StatefulSetState)>,
     budgets: Vec<Arc<QuorumDisruptionBudget>>,
     pods: Vec<SlimPod>,
     namespaces: Vec<Arc<Namespace>>,
@@ -67,6 +69,7 @@ impl Caches {
             bounds: &Bounds {
                 named: self.named.clone(),
                 own: OWN.into(),
+                most: MOST,
             },
         }
         .work()
@@ -236,13 +239,62 @@ fn everywhere(api: &FakeApi) -> Enrolment {
     let everywhere = Bounds {
         named: Vec::new(),
         own: OWN.into(),
+        most: MOST,
     };
     Enrolment::new(
         api.client(),
         everywhere,
         Duration::ZERO,
         Enforcement::Enforce,
+        Arc::new(Noted::default()),
     )
+}
+
+/// The notices that were sent.
+#[derive(Default)]
+struct Noted(Mutex<Vec<Notice>>);
+
+impl Notices for Noted {
+    fn notify(&self, notice: Notice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+#[test]
+fn a_namespace_enrols_up_to_its_bound_and_every_budget_counts() {
+    let sets = ["c", "b", "a"].map(|name| set("many", name, ENROLLED));
+    let by_hand = (0..MOST - 2).map(|number| budget("many", &format!("own-{number}"), None));
+    let work = Caches {
+        sets: sets
+            .into_iter()
+            .chain([set("few", "z", ENROLLED)])
+            .collect(),
+        budgets: by_hand.collect(),
+        namespaces: vec![namespace("many", true), namespace("few", true)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(
+        work.create,
+        clusters(&[("few", "z"), ("many", "a"), ("many", "b")])
+    );
+    assert_eq!(work.beyond, clusters(&[("many", "c")]));
+}
+
+#[tokio::test]
+async fn a_cluster_beyond_the_bound_is_told_once_while_it_is() {
+    let noted = Arc::new(Noted::default());
+    let mut enrolment = everywhere(&FakeApi::default());
+    enrolment.events = noted.clone();
+    let beyond = || clusters(&[("db", "etcd")]);
+    for beyond in [beyond(), beyond(), BTreeSet::new(), beyond()] {
+        enrolment.tell(beyond);
+    }
+    let notices = noted.0.lock().unwrap();
+    assert_eq!(notices.len(), 2);
+    assert_eq!(notices[0].regarding.name.as_deref(), Some("etcd"));
+    let option = "--max-clusters-per-namespace";
+    assert!(notices[0].note.contains(option), "{}", notices[0].note);
 }
 
 /// The remaining pod belongs to the StatefulSet, was orphaned by it (and lost its labels), belongs

@@ -8,6 +8,15 @@ fn shipped() -> (ValidatingWebhookConfiguration, MutatingWebhookConfiguration) {
     let mut mutating: MutatingWebhookConfiguration = serde_saphyr::from_str(second).unwrap();
     validating.metadata.uid = Some("v".into());
     mutating.metadata.uid = Some("m".into());
+    // The gate writes the paths.
+    for hook in validating.webhooks.iter_mut().flatten() {
+        let service = hook.client_config.service.as_mut().unwrap();
+        service.path = Some(format!("{}/0123", call_path::validating(&hook.name)));
+    }
+    for hook in mutating.webhooks.iter_mut().flatten() {
+        let service = hook.client_config.service.as_mut().unwrap();
+        service.path = Some(format!("{}/0123", call_path::mutating(&hook.name)));
+    }
     (validating, mutating)
 }
 

@@ -4,11 +4,11 @@
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::super::look::Look;
 use crate::api::DefragmentationStatus;
 use crate::members::{Exit, Facts, LastDefragmentation, RunStatus, Snapshots, Stored, UnixTime};
 use crate::observe::etcd_history;
 use crate::quorum::{Cause, Grants, MemberId, Permitted, PodName};
+use crate::reconcile::look::Look;
 
 /// The annotation of etcd-backup-restore on the Lease of a member.
 const TLS_ENABLED: &str = "member.etcd.gardener.cloud/tls-enabled";
@@ -16,8 +16,8 @@ const TLS_ENABLED: &str = "member.etcd.gardener.cloud/tls-enabled";
 /// Adds to `facts` what Leases, member list and pod say. `owner` is the name of the cluster's
 /// owner, after which the snapshot Leases are named.
 pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodName, owner: &str) {
-    if let Some(object) = look.world.pod(pod) {
-        let (exit, restarts) = etcd_history(object, look.world.etcd_container());
+    if let Some(object) = look.view.pod(pod) {
+        let (exit, restarts) = etcd_history(object, look.view.etcd_container());
         facts.exit = exit.map(Exit::of_code);
         facts.restarts = restarts;
     }

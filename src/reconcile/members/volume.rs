@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use futures::future::join_all;
 use tracing::warn;
 
-use super::super::Run;
-use super::super::look::Look;
 use crate::members::Facts;
 use crate::plan::replacement::Place;
 use crate::quorum::{PodName, PodUid, Volume, volume_finding};
+use crate::reconcile::look::Look;
+use crate::reconcile::run::Run;
 
 /// The volumes of the members' pods. A pod keeps its claim, and a claim its volume, as long as it
 /// lives, so each is read once.
@@ -26,8 +26,8 @@ impl Volumes {
             .retain(|name, (uid, _)| pods.iter().any(|pod| pod.name == *name && pod.uid == *uid));
         let unread = pods.iter().filter(|pod| !self.of.contains_key(&pod.name));
         let unread = unread.map(|pod| async move {
-            let (cluster, world) = (&look.page.cluster, &look.world);
-            let claim = run.observer.member_claim(cluster, world, &pod.name).await;
+            let (cluster, view) = (&look.page.cluster, &look.view);
+            let claim = run.observer.member_claim(cluster, view, &pod.name).await;
             (pod, claim)
         });
         for (pod, claim) in join_all(unread).await {
@@ -41,7 +41,7 @@ impl Volumes {
                     }
                 }
                 Err(why) => {
-                    warn!(cluster = %look.page.cluster, member = %pod.name, why, "whether it has its own volume is not known");
+                    warn!(cluster = %look.page.cluster, member = %pod.name, why, "cannot compare the member's volume");
                 }
             }
         }

@@ -2,36 +2,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use kube::api::ListParams;
+use tokio::time::Instant;
 
 use super::record;
 use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
+use crate::lists;
 use crate::observe::{
-    ClaimNote, EtcdContainer, MemberClaim, World, data_in_pods, etcd_history, finding, is_held,
-    joining, membership,
+    ClaimNote, ClusterView, EtcdContainer, MANY_RESTARTS, MemberClaim, data_in_pods, etcd_history,
+    finding, is_held, joining, membership,
 };
-use crate::plan::Handover;
-use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, Facts, MembershipBy, Mode};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::stateful_set::Serving;
 use crate::quorum::{
     Comparison, DataInPods, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
     confirmed_list, volume_finding,
 };
-use crate::reconcile::Run;
-use crate::reconcile::defragmentation::gather::rolls_out;
-use crate::reconcile::look::Look;
-
-/// The restarts after which etcd counts as failing in a pod. The kubelet's pauses before them make
-/// more than a minute.
-const MANY_RESTARTS: i32 = 3;
+use crate::reconcile::look::{Look, handover, rolls_out};
+use crate::reconcile::run::Run;
 
 /// The facts, and what is to be told besides.
-pub(super) struct Gathered {
+pub(in crate::reconcile) struct Input {
     pub(super) facts: Facts,
+    /// The time of this look, by the monotonic clock and by that of the API servers.
+    pub(super) now: Instant,
+    pub(super) at: Timestamp,
     /// The claims of the members, by pod.
     pub(super) claims: BTreeMap<PodName, MemberClaim>,
     /// The notes on those claims.
@@ -74,14 +75,14 @@ pub(super) async fn gather(
     leadership_stays: bool,
     data: Comparison,
     crash_loops: BTreeMap<PodUid, CrashLoop>,
-) -> Result<Gathered, String> {
+) -> Result<Input, String> {
     let Look {
         page,
-        world,
+        view,
         snapshot,
         round,
     } = look;
-    let set = world.stateful_set();
+    let set = view.stateful_set();
     let membership = membership(page.budget(), set);
     let records = page.volume_records();
     let members = snapshot.members.iter().filter_map(Member::pod_name);
@@ -92,7 +93,7 @@ pub(super) async fn gather(
         .collect();
     let mut claims = BTreeMap::new();
     for pod in pods {
-        let read = run.observer.member_claim(&page.cluster, world, pod);
+        let read = run.observer.member_claim(&page.cluster, view, pod);
         if let Some(claim) = read.await? {
             claims.insert(pod.clone(), claim);
         }
@@ -100,7 +101,7 @@ pub(super) async fn gather(
     let notes: Vec<ClaimNote> = claims.values().filter_map(|claim| claim.note).collect();
     let list = confirmed_list(snapshot, round);
     let claim_facts = claim_facts(run, look, &claims, &notes, list.as_deref());
-    let held = world.pods().iter().filter(|pod| is_held(pod));
+    let held = view.pods().iter().filter(|pod| is_held(pod));
     let held: Vec<(PodName, PodUid)> = held
         .filter_map(|pod| {
             let name = PodName::new(pod.metadata.name.clone()?);
@@ -114,8 +115,7 @@ pub(super) async fn gather(
     let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
     let asked = requested(page);
     let request = asked.and_then(|asked| member_of(asked, look));
-    let rests = run.judge.leadership_rests(page, snapshot);
-    let open = record::open(page).map(record::read).transpose()?;
+    let open = page.open_replacement().map(record::read).transpose()?;
     let facts = Facts {
         mode: mode(page.budget()),
         membership,
@@ -123,16 +123,12 @@ pub(super) async fn gather(
         request: request.clone(),
         recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
         rolling_out: rolls_out(page.budget(), set),
-        handover: match rests {
-            _ if leadership_stays => Handover::Refused,
-            Some(remaining) => Handover::Resting { remaining },
-            None => Handover::Possible,
-        },
+        handover: handover(run, look, leadership_stays),
         list,
         versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
         claims: claim_facts,
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
-        failing_pods: failing_pods(world),
+        failing_pods: failing_pods(view),
         crash_loops,
         replace_after: page
             .budget()
@@ -145,7 +141,9 @@ pub(super) async fn gather(
         record: open,
     };
     let is_guarded = membership == MembershipBy::Gate && !records.is_empty();
-    Ok(Gathered {
+    Ok(Input {
+        now: run.clock.instant(),
+        at: run.clock.now(),
         unknown_request: asked.filter(|_| request.is_none()).map(str::to_owned),
         cannot_join: cannot_join(look).filter(|_| is_guarded),
         facts,
@@ -165,14 +163,14 @@ fn claim_facts(
 ) -> BTreeMap<PodName, ClaimFacts> {
     let Look {
         page,
-        world,
+        view,
         snapshot,
         ..
     } = look;
     let recorded = page.recorded_volumes();
     let some_serve = some_serve(snapshot);
     let found = |pod: &PodName, claim: &MemberClaim| {
-        let is_held = world.pod(pod).is_some_and(is_held);
+        let is_held = view.pod(pod).is_some_and(is_held);
         if recorded.contains_key(pod) || !is_held {
             return volume_finding(&recorded, pod, claim.volume.as_ref());
         }
@@ -180,7 +178,7 @@ fn claim_facts(
         let seen = (list, snapshot);
         let observer = &run.observer;
         // A member that etcd expects here has lost nothing.
-        if observer.may_start(page, world, pod, &found, seen, some_serve) {
+        if observer.may_start(page, view, pod, &found, seen, some_serve) {
             VolumeFinding::Unknown
         } else {
             found
@@ -203,15 +201,10 @@ pub(super) fn some_serve(snapshot: &Snapshot) -> bool {
     Serving::of(snapshot) != Serving::Nobody || snapshot.proves_quorum()
 }
 
-/// The way in which etcd ends in each pod in which it ends over and over.
-pub(super) fn exits(world: &World) -> BTreeMap<PodUid, Exit> {
-    world.crash_loops(MANY_RESTARTS)
-}
-
 /// The pods in which etcd has ended and was started again, over and over.
-fn failing_pods(world: &World) -> BTreeSet<PodUid> {
-    let failing = world.pods().iter().filter(|pod| {
-        let (_, restarts) = etcd_history(pod, world.etcd_container());
+fn failing_pods(view: &ClusterView) -> BTreeSet<PodUid> {
+    let failing = view.pods().iter().filter(|pod| {
+        let (_, restarts) = etcd_history(pod, view.etcd_container());
         i64::from(restarts) >= i64::from(MANY_RESTARTS)
     });
     failing
@@ -235,9 +228,9 @@ fn member_of(asked: &str, look: &Look) -> Option<PodName> {
 
 /// The reason why the members of the StatefulSet cannot be made to join a cluster.
 fn cannot_join(look: &Look) -> Option<String> {
-    let set = look.world.stateful_set()?;
+    let set = look.view.stateful_set()?;
     let spec = set.spec.as_ref()?.template.spec.as_ref()?;
-    match EtcdContainer::of(spec, look.world.etcd_container()).certain() {
+    match EtcdContainer::of(spec, look.view.etcd_container()).certain() {
         Some(etcd) => joining(etcd).err(),
         None => Some(
             "several containers may be etcd's: name it in spec.members.container of the budget"
@@ -251,14 +244,15 @@ fn cannot_join(look: &Look) -> Option<String> {
 async fn leases(run: &Run, look: &Look) -> Result<(BTreeSet<PodName>, bool), String> {
     let cluster = &look.page.cluster;
     let leases: Api<Lease> = Api::namespaced(run.client.clone(), &cluster.namespace);
-    let all = leases.list(&kube::api::ListParams::default()).await;
-    let all = all.map_err(|error| format!("could not list the Leases: {}", causes(&error)))?;
-    let held = all.items.into_iter().filter_map(|lease| {
-        let holder = lease.spec?.holder_identity?;
-        let is_held = !holder.is_empty() && holder != "0";
-        lease.metadata.name.filter(|_| is_held)
+    let mut held: BTreeSet<String> = BTreeSet::new();
+    let every = ListParams::default();
+    let all = lists::each(&leases, &every, |lease| {
+        let holder = lease.spec.and_then(|spec| spec.holder_identity);
+        let is_held = holder.is_some_and(|holder| !holder.is_empty() && holder != "0");
+        held.extend(lease.metadata.name.filter(|_| is_held));
     });
-    let held: BTreeSet<String> = held.collect();
+    let all = all.await;
+    all.map_err(|error| format!("could not list the Leases: {}", causes(&error)))?;
     let has_backup = held.contains(&format!("{}-full-snap", cluster.name));
     let of_member = |lease: String| PodName::of_member(&cluster.name, &lease);
     Ok((held.into_iter().filter_map(of_member).collect(), has_backup))

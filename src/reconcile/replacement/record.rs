@@ -4,23 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::ReplacementStatus;
-use crate::ledger::Page;
 use crate::plan::replacement::{Proof, Record};
 use crate::quorum::{PodName, PodUid};
-
-/// Whether a replacement by the gate is under way for this member.
-pub(in crate::reconcile) fn is_under_way(page: &Page, member: &PodName) -> bool {
-    open(page).is_some_and(|open| open.member == member.as_str())
-}
-
-/// The record of the replacement that is under way: one without an end, whose permission is open. A
-/// permission that somebody else ended leaves a record that counts no more.
-pub(super) fn open(page: &Page) -> Option<&ReplacementStatus> {
-    let mut all = page.status()?.replacements.iter();
-    all.find(|one| {
-        one.finished.is_none() && page.grants.permit_replacement(&PodName::new(&one.member))
-    })
-}
 
 /// The record as the planner has it. The error says for people what is not understood.
 pub(super) fn read(status: &ReplacementStatus) -> Result<Record, String> {

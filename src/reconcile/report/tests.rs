@@ -88,6 +88,7 @@ struct Seen {
     advice: Option<String>,
     round: Round,
     labelled: Option<bool>,
+    initial_states: BTreeMap<PodName, InitialState>,
 }
 
 impl Seen {
@@ -101,6 +102,7 @@ impl Seen {
             advice: None,
             round: Round::default(),
             labelled: Some(true),
+            initial_states: BTreeMap::new(),
         }
     }
 
@@ -122,6 +124,7 @@ impl Seen {
             advice: self.advice.as_deref(),
             labelled: self.labelled,
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
+            initial_states: &self.initial_states,
             troubles: &BTreeMap::from([("etcd-2".into(), "container etcd: ErrImagePull".into())]),
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
@@ -559,4 +562,42 @@ fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
     seen.snapshot.went_back = None;
     seen.snapshot.log_end = None;
     assert_eq!(is(&seen.shown(), kind), pair("Unknown", "NoLeader"));
+}
+
+#[test]
+fn pods_that_would_start_a_cluster_without_their_data_are_named() {
+    let kind = condition::INITIAL_STATE_SET;
+    let mut seen = Seen::of(serving(3));
+    assert!(find(&seen.shown().conditions, kind).is_none());
+    let states = |all: [InitialState; 3]| {
+        let pods = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::new);
+        pods.into_iter().zip(all).collect()
+    };
+    let (existing, new, unread) = (
+        InitialState::Existing,
+        InitialState::New,
+        InitialState::Unread,
+    );
+    for (all, status, reason) in [
+        ([existing; 3], "True", "Existing"),
+        ([existing, existing, unread], "Unknown", "Unread"),
+        ([new, existing, new], "False", "StartsAnew"),
+        ([new, existing, unread], "False", "StartsAnew"),
+    ] {
+        seen.initial_states = states(all);
+        assert_eq!(is(&seen.shown(), kind), pair(status, reason), "{all:?}");
+    }
+    let shown = seen.shown();
+    let text = &find(&shown.conditions, kind).unwrap().message;
+    for words in [
+        "of etcd-0 is new",
+        "kubectl -n a rollout restart statefulset etcd",
+        "sets initial-cluster-state of etcd-2",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    // Somebody else sees to it from now on.
+    seen.initial_states = BTreeMap::new();
+    let gone = seen.shown_over(&shown, 2);
+    assert!(find(&gone.conditions, kind).is_none());
 }

@@ -49,9 +49,9 @@ struct LastLook {
 impl Attention {
     /// Records the result of a look.
     pub(super) fn take_in(&mut self, look: &Look, patience: Duration, now: Instant) {
-        let pods = look.world.pods().iter();
+        let pods = look.view.pods().iter();
         let pods = pods.map(|pod| (pod.uid(), pod.resource_version()));
-        let asked = look.world.endpoints().iter().zip(&look.round.probes);
+        let asked = look.view.endpoints().iter().zip(&look.round.probes);
         let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::of(endpoint, probe));
         self.note(pods.collect(), watched.collect(), now);
         self.patience = patience;

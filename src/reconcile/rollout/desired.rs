@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
-use crate::observe::{World, first_ordinal};
+use crate::observe::{ClusterView, first_ordinal};
 use crate::plan::{
     Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
     Sidecars,
@@ -30,7 +30,7 @@ pub(super) struct Durations {
 pub(super) fn desired(
     set: &StatefulSet,
     budget: &QuorumDisruptionBudget,
-    world: &World,
+    view: &ClusterView,
     watched: Durations,
 ) -> Result<Desired, BadField> {
     let rollout = budget.spec.rollout()?;
@@ -63,7 +63,7 @@ pub(super) fn desired(
             api::Sidecars::Ignore => Sidecars::Ignore,
             api::Sidecars::Hold => Sidecars::Hold,
         },
-        obstacle: world.switches_peer_tls().map(Obstacle::PeerTls),
+        obstacle: view.switches_peer_tls().map(Obstacle::PeerTls),
         handover: watched
             .leadership_rests
             .map_or(Handover::Possible, |remaining| Handover::Resting {

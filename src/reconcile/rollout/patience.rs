@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::plan::WaitingOn;
+use crate::reconcile::operation::Rest;
 use crate::reconcile::workers::RESYNC;
 use crate::telemetry::metrics::RolloutMetrics;
 
@@ -20,9 +21,9 @@ pub(super) const LATER: Duration = Duration::from_secs(2);
 /// The pause after a failure that time may cure.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// The result of a turn.
+/// The outcome of a turn.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Turn<'a> {
+pub(super) enum Outcome<'a> {
     /// A step was made.
     Stepped,
     /// The look is outdated.
@@ -33,19 +34,6 @@ pub(super) enum Turn<'a> {
     Waits(&'a WaitingOn),
     /// There is nothing to do.
     Rests,
-}
-
-/// The time of the next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pause {
-    /// After this time, or when the driver is woken.
-    UntilWoken(Duration),
-    /// After this time, or when the driver is woken, or when a member that does not serve answers
-    /// differently.
-    Attentive(Duration),
-    /// After this time and not before. The failed attempt has written to the budget, and that
-    /// change would wake the driver at once.
-    Undisturbed(Duration),
 }
 
 /// The present wait and its duration.
@@ -61,21 +49,22 @@ impl Patience {
     /// The time of the next look.
     pub(super) fn after(
         &mut self,
-        turn: Turn<'_>,
+        outcome: Outcome<'_>,
         now: Instant,
         metrics: &RolloutMetrics,
-    ) -> Pause {
-        match turn {
-            Turn::Stepped | Turn::Outdated => Pause::UntilWoken(AT_ONCE),
-            Turn::Failed => Pause::Undisturbed(AFTER_FAILURE),
-            Turn::Waits(waiting) => self.with(waiting, now, metrics),
-            Turn::Rests => Pause::UntilWoken(RESYNC),
+    ) -> Rest {
+        match outcome {
+            Outcome::Stepped | Outcome::Outdated => Rest::Within(AT_ONCE),
+            // The failed attempt has written to the budget, and that change would wake the loop.
+            Outcome::Failed => Rest::NotBefore(AFTER_FAILURE),
+            Outcome::Waits(waiting) => self.with(waiting, now, metrics),
+            Outcome::Rests => Rest::Within(RESYNC),
         }
     }
 
     /// The pause for a wait: short at first, and longer the longer it lasts. Events and different
     /// answers of members wake the driver, so these looks are only for changes without an event.
-    fn with(&mut self, waiting: &WaitingOn, now: Instant, metrics: &RolloutMetrics) -> Pause {
+    fn with(&mut self, waiting: &WaitingOn, now: Instant, metrics: &RolloutMetrics) -> Rest {
         let slug = waiting.slug();
         let since = match self.waiting {
             Some((before, since)) if before == slug => since,
@@ -92,12 +81,12 @@ impl Patience {
             | WaitingOn::Teardown(_)
             | WaitingOn::TooManyReplicas { .. }
             | WaitingOn::Paused(_)
-            | WaitingOn::Obstacle { .. } => Pause::UntilWoken(RESYNC),
+            | WaitingOn::Obstacle { .. } => Rest::Within(RESYNC),
             _ => {
                 let lasted = now.saturating_duration_since(since);
                 let pause = SOON.max(lasted / 20).min(LATER);
                 let due = waiting.remaining().map(|remaining| remaining.max(DUE));
-                Pause::Attentive(due.map_or(pause, |due| pause.min(due)))
+                Rest::Attentive(due.map_or(pause, |due| pause.min(due)))
             }
         }
     }
@@ -109,25 +98,25 @@ mod tests {
     use crate::plan::Progress;
     use crate::telemetry::metrics::Metrics;
 
-    fn after(patience: &mut Patience, turn: Turn<'_>, now: Instant) -> Pause {
-        patience.after(turn, now, &Metrics::new().rollout)
+    fn after(patience: &mut Patience, outcome: Outcome<'_>, now: Instant) -> Rest {
+        patience.after(outcome, now, &Metrics::new().rollout)
     }
 
     #[tokio::test]
     async fn a_step_that_failed_is_tried_again_soon_and_whatever_happens_not_before() {
         let mut patience = Patience::default();
-        let pause = after(&mut patience, Turn::Failed, Instant::now());
-        assert_eq!(pause, Pause::Undisturbed(AFTER_FAILURE));
+        let pause = after(&mut patience, Outcome::Failed, Instant::now());
+        assert_eq!(pause, Rest::NotBefore(AFTER_FAILURE));
         assert!(AFTER_FAILURE < RESYNC);
     }
 
     /// The pauses after looks with these waits. The numbers are seconds after the first look.
-    fn pauses(waits: &[(WaitingOn, u64)]) -> Vec<Pause> {
+    fn pauses(waits: &[(WaitingOn, u64)]) -> Vec<Rest> {
         let mut patience = Patience::default();
         let start = Instant::now();
         let pause = |(waiting, seconds): &(WaitingOn, u64)| {
             let now = start + Duration::from_secs(*seconds);
-            after(&mut patience, Turn::Waits(waiting), now)
+            after(&mut patience, Outcome::Waits(waiting), now)
         };
         waits.iter().map(pause).collect()
     }
@@ -148,7 +137,7 @@ mod tests {
             (leads_again(LATER), 600),
         ];
         let times = [SOON, Duration::from_secs(1), LATER, SOON];
-        assert_eq!(pauses(&waits), times.map(Pause::Attentive));
+        assert_eq!(pauses(&waits), times.map(Rest::Attentive));
     }
 
     #[tokio::test]
@@ -161,7 +150,7 @@ mod tests {
             (leads_again(Duration::ZERO), 601),
         ];
         let times = [SOON, LATER, left, DUE];
-        assert_eq!(pauses(&waits), times.map(Pause::Attentive));
+        assert_eq!(pauses(&waits), times.map(Rest::Attentive));
     }
 
     #[tokio::test]
@@ -171,6 +160,6 @@ mod tests {
             targets: 3,
         };
         let paused = (WaitingOn::Paused(progress), 0);
-        assert_eq!(pauses(&[paused]), [Pause::UntilWoken(RESYNC)]);
+        assert_eq!(pauses(&[paused]), [Rest::Within(RESYNC)]);
     }
 }

@@ -48,14 +48,14 @@ impl Replaced {
 
     /// Whether the partition may be written now. It is not written again and again while another
     /// client keeps removing it.
-    pub(super) fn may_write_partition(&mut self, now: Instant) -> bool {
-        let may = self
-            .partition
-            .is_none_or(|written| now.saturating_duration_since(written) >= AGAIN);
-        if may {
-            self.partition = Some(now);
-        }
-        may
+    pub(super) fn may_write_partition(&self, now: Instant) -> bool {
+        self.partition
+            .is_none_or(|written| now.saturating_duration_since(written) >= AGAIN)
+    }
+
+    /// Records that the partition was written, or that this was tried.
+    pub(super) fn note_partition(&mut self, now: Instant) {
+        self.partition = Some(now);
     }
 }
 

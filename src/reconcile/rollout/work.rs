@@ -108,7 +108,7 @@ mod tests {
             "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
             "metadata": {"name": "etcd"}, "spec": {"statefulSetName": "etcd"},
             "status": {"rollout": {
-                "target": target, "updated": 2, "targets": 2, "finished": "2026-01-01T00:00:00Z",
+                "target": target, "updated": 2, "targets": 2, "completionTime": "2026-01-01T00:00:00Z",
             }},
         }))
         .unwrap()

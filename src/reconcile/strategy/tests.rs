@@ -23,6 +23,7 @@ fn repairer(server: &FakeApi, features: Features) -> Repairer {
         bounds: Bounds {
             named: Vec::new(),
             own: "quorumgate".into(),
+            most: 100,
         },
     }
 }
@@ -159,7 +160,7 @@ async fn a_missing_definition_says_nothing_about_enrolment() {
         .bring_in_line(&cluster())
         .await
         .unwrap_err();
-    assert!(matches!(problem, Problem::Ledger(_)), "{problem}");
+    assert!(matches!(problem, RepairError::Ledger(_)), "{problem}");
     assert_eq!(stored(&server).0, on_delete());
     // With the feature off `OnDelete` is not kept on any StatefulSet.
     repairer(&server, OFF)

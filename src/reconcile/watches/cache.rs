@@ -160,6 +160,11 @@ impl<V> Cache<V> {
         Ok(())
     }
 
+    /// Whether every watch has listed what there is.
+    pub(in crate::reconcile) fn is_listed(&self) -> bool {
+        self.0.iter().all(|part| *part.listed.borrow())
+    }
+
     /// The object with that name.
     pub(in crate::reconcile) fn get(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
         let place = Place::new(namespace, name);

@@ -2,7 +2,7 @@
 //! of thousands of pods. Changes of pods wake workers, for which this part is enough. Whole pods
 //! would take most of the process's memory, and parsing them would be half of the work of a start.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSchedulingGate};
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
 use serde::Deserialize;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::cache::Place;
 use super::slim;
 use crate::api::names;
-use crate::observe::named_after;
+use crate::observe::{are_of_druid, named_after};
 use crate::quorum::ClusterRef;
 
 /// A pod with its owner, its node and its revision, as a watch or a list reads it.
@@ -26,9 +26,16 @@ pub(in crate::reconcile) struct SlimPod {
 #[serde(rename_all = "camelCase")]
 struct Placed {
     node_name: Option<String>,
+    scheduling_gates: Option<Vec<PodSchedulingGate>>,
 }
 
 impl SlimPod {
+    /// Whether the pod waits for the gate's scheduling gate.
+    pub(in crate::reconcile) fn is_held(&self) -> bool {
+        let gates = self.spec.iter().flat_map(|spec| &spec.scheduling_gates);
+        gates.flatten().any(|gate| gate.name == names::IDENTITY)
+    }
+
     /// The pod's cluster, by the same rule as for verdicts.
     pub(in crate::reconcile) fn cluster(&self) -> Option<ClusterRef> {
         Some(ClusterRef::new(
@@ -44,13 +51,16 @@ pub(in crate::reconcile) struct CachedPod {
     cluster: Option<Box<str>>,
     node: Option<Box<str>>,
     revision: Option<Box<str>>,
+    is_druids: bool,
 }
 
 impl From<SlimPod> for CachedPod {
     fn from(pod: SlimPod) -> Self {
         let cluster = pod.cluster().map(|cluster| cluster.name.into());
         let revision = pod.labels().get(names::REVISION);
+        let is_druids = are_of_druid(pod.labels());
         Self {
+            is_druids,
             cluster,
             revision: revision.map(|revision| revision.as_str().into()),
             node: pod.spec.and_then(|spec| spec.node_name).map(Into::into),
@@ -63,6 +73,11 @@ impl CachedPod {
     pub(in crate::reconcile) fn cluster(&self, place: &Place) -> Option<ClusterRef> {
         let name = self.cluster.as_deref()?;
         Some(ClusterRef::new(place.namespace(), name))
+    }
+
+    /// Whether the pod has the labels of etcd-druid.
+    pub(in crate::reconcile) fn is_druids(&self) -> bool {
+        self.is_druids
     }
 
     /// The node that the pod is bound to.

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
 use kube::api::ObjectMeta;
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use serde::{Deserialize, Deserializer};
 use tracing::warn;
 
-use crate::api::{MemberRole, QuorumDisruptionBudget, names};
+use crate::api::{
+    MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition, names,
+};
 use crate::quorum::ClusterRef;
-use crate::reconcile::status_worker::is_unease;
 
 /// Reads the metadata of an object without its managed fields, which are most of it. A watch goes
 /// on from its resourceVersion.
@@ -68,7 +69,7 @@ fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptio
             warn!(
                 %cluster,
                 error,
-                "its QuorumDisruptionBudget cannot be read: its pods have to stay but for overrides and teardowns, the other clusters are looked after; mend the budget, or run the version of the gate that wrote it"
+                "cannot read the QuorumDisruptionBudget: pods of this cluster stay but for overrides and teardowns; fix the budget, or run the version of the gate that wrote it"
             );
             let mut empty = QuorumDisruptionBudget::of(&cluster);
             empty.metadata = metadata;
@@ -140,6 +141,17 @@ pub(super) fn node(mut node: Node) -> Node {
     node
 }
 
+/// Whether a status shows a state whose duration a rule needs.
+pub(in crate::reconcile) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
+    let unhealthy = status.conditions.iter().any(is_unease);
+    unhealthy || status.members.iter().any(|m| m.role == MemberRole::Learner)
+}
+
+/// Whether a condition shows a state whose duration a rule needs.
+fn is_unease(shown: &Condition) -> bool {
+    shown.type_ == condition::QUORUM_HEALTHY && shown.status != "True"
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -150,7 +162,6 @@ mod tests {
     use crate::api::condition;
     use crate::ledger::trust_record;
     use crate::reconcile::enrol::made_here;
-    use crate::reconcile::status_worker::shows_unease;
 
     fn cached(whole: &QuorumDisruptionBudget) -> QuorumDisruptionBudget {
         super::budget(DeserializeGuard(Ok(whole.clone())))
@@ -164,7 +175,7 @@ mod tests {
             })
         };
         let cause = json!({
-            "seq": 3, "kind": "Delete", "at": "2026-01-01T00:00:00Z", "by": "somebody",
+            "seq": 3, "kind": "Delete", "time": "2026-01-01T00:00:00Z", "by": "somebody",
         });
         serde_json::from_value(json!({
             "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",

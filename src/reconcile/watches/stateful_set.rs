@@ -18,7 +18,7 @@ use crate::quorum::ClusterRef;
 /// A StatefulSet without its templates, as a watch reads it.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = StatefulSet)]
-pub(super) struct SlimSet {
+pub(in crate::reconcile) struct SlimStatefulSet {
     #[serde(deserialize_with = "slim::metadata")]
     metadata: ObjectMeta,
     spec: Option<SlimSpec>,
@@ -35,7 +35,7 @@ struct SlimSpec {
 
 /// The properties of a StatefulSet that matter for enrolment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::reconcile) struct SetSight {
+pub(in crate::reconcile) struct StatefulSetState {
     /// Whether its labels enrol it.
     pub(in crate::reconcile) is_enrolled: bool,
     /// Whether its labels keep it from being enrolled.
@@ -48,7 +48,7 @@ pub(in crate::reconcile) struct SetSight {
 #[derive(Debug)]
 pub(in crate::reconcile) struct CachedSet {
     /// The properties that matter for enrolment.
-    pub(in crate::reconcile) sight: SetSight,
+    pub(in crate::reconcile) sight: StatefulSetState,
     generation: Option<i64>,
     /// The annotation that remembers the strategy that its owner chose.
     previous_strategy: Option<Box<str>>,
@@ -58,9 +58,20 @@ pub(in crate::reconcile) struct CachedSet {
     status: Option<Box<StatefulSetStatus>>,
 }
 
-impl From<SlimSet> for CachedSet {
-    fn from(set: SlimSet) -> Self {
-        let SlimSet {
+/// The remembered strategy, or one that cannot be read in place of one that the gate never wrote.
+/// Anybody who may change a StatefulSet may write a long one.
+fn bounded(previous: &str) -> &str {
+    const LONGEST: usize = 4096;
+    if previous.len() > LONGEST {
+        ""
+    } else {
+        previous
+    }
+}
+
+impl From<SlimStatefulSet> for CachedSet {
+    fn from(set: SlimStatefulSet) -> Self {
+        let SlimStatefulSet {
             metadata,
             spec,
             status,
@@ -70,13 +81,13 @@ impl From<SlimSet> for CachedSet {
         let previous = annotations.and_then(|a| a.get(PREVIOUS_UPDATE_STRATEGY));
         let spec = spec.as_ref();
         Self {
-            sight: SetSight {
+            sight: StatefulSetState {
                 is_enrolled: labels.is_some_and(labels_enrol),
                 opts_out: labels.is_some_and(labels_opt_out),
                 terminates: metadata.deletion_timestamp.is_some(),
             },
             generation: metadata.generation,
-            previous_strategy: previous.map(|previous| previous.as_str().into()),
+            previous_strategy: previous.map(|previous| bounded(previous).into()),
             replicas: spec.and_then(|spec| spec.replicas),
             first_ordinal: spec.and_then(|spec| spec.ordinals.as_ref()?.start),
             update_strategy: spec.and_then(|spec| spec.update_strategy.clone()),
@@ -120,7 +131,9 @@ impl CachedSet {
 
 #[cfg(test)]
 pub(in crate::reconcile) fn cached(set: serde_json::Value) -> CachedSet {
-    serde_json::from_value::<SlimSet>(set).unwrap().into()
+    serde_json::from_value::<SlimStatefulSet>(set)
+        .unwrap()
+        .into()
 }
 
 #[cfg(test)]
@@ -160,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_cached_stateful_set_has_what_rollouts_and_strategies_ask_for() {
-        let set: SlimSet = serde_json::from_value(shown()).unwrap();
+        let set: SlimStatefulSet = serde_json::from_value(shown()).unwrap();
         assert_eq!(set.resource_version().as_deref(), Some("41"));
         let set = CachedSet::from(set).stateful_set(&ClusterRef::new("db", "etcd"));
         let mut expected: StatefulSet = serde_json::from_value(shown()).unwrap();

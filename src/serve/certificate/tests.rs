@@ -160,6 +160,22 @@ fn a_certificate_that_expires_in_use_is_told() {
     );
 }
 
+#[test]
+fn a_certificate_that_is_not_valid_yet_by_the_time_of_api_servers_is_told() {
+    let directory = TempDir::new().unwrap();
+    let (certificate, key) = valid((2026, 11, 21), (2027, 1, 1));
+    let (clock, _) = Clock::frozen(at(NOW));
+    let metrics = Arc::new(Metrics::new());
+    let files = files(&directory, &certificate, &key);
+    let in_use = Certificate::open(files, clock.clone(), metrics).unwrap();
+    clock.compare(clock.instant(), at("2026-11-20T23:00:00Z"));
+    let why = in_use.validity().unwrap_err();
+    assert_eq!(
+        why,
+        "the serving certificate is not valid before 2026-11-21T00:00:00Z"
+    );
+}
+
 #[tokio::test]
 async fn one_that_is_awaited_is_served_when_it_is_offered_and_what_is_unusable_changes_nothing() {
     let (clock, _) = Clock::frozen(at(NOW));
@@ -168,7 +184,7 @@ async fn one_that_is_awaited_is_served_when_it_is_offered_and_what_is_unusable_c
     let why = awaited.validity().unwrap_err();
     assert_eq!(why, "there is no serving certificate yet");
     let offer = |certificate: &str, key: &str| {
-        let pair = (certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
+        let pair = [certificate, key].map(|pem| pem.as_bytes().to_vec());
         Arc::clone(&awaited).offer(pair)
     };
     let (certificate, key) = pair();

@@ -253,8 +253,8 @@ impl Collector for Series {
 
 fn labels(cluster: &ClusterRef) -> [(&str, &str); 2] {
     [
-        ("namespace", &cluster.namespace),
-        ("cluster", &cluster.name),
+        ("etcd_namespace", &cluster.namespace),
+        ("etcd_cluster", &cluster.name),
     ]
 }
 
@@ -315,7 +315,7 @@ mod tests {
         metrics
             .clusters
             .state(&cluster, &state("False", "QuorumLost"));
-        let of = r#"{namespace="ns",cluster="etcd"}"#;
+        let of = r#"{etcd_namespace="ns",etcd_cluster="etcd"}"#;
         let expected = [
             format!("quorumgate_cluster_disruptions_allowed{of} 1"),
             format!("quorumgate_cluster_voters{of} 3"),
@@ -323,8 +323,8 @@ mod tests {
             format!("quorumgate_cluster_enforced{of} 1"),
             format!("quorumgate_cluster_open_grants{of} 1"),
             format!("quorumgate_cluster_oldest_grant_timestamp_seconds{of} 1800000000.0"),
-            r#"quorumgate_cluster_backup_timestamp_seconds{namespace="ns",cluster="etcd",kind="full"} 1700000000.0"#.to_owned(),
-            r#"quorumgate_cluster_condition{namespace="ns",cluster="etcd",condition="QuorumHealthy",status="False",reason="QuorumLost"} 1"#.to_owned(),
+            r#"quorumgate_cluster_backup_timestamp_seconds{etcd_namespace="ns",etcd_cluster="etcd",kind="full"} 1700000000.0"#.to_owned(),
+            r#"quorumgate_cluster_condition{etcd_namespace="ns",etcd_cluster="etcd",condition="QuorumHealthy",status="False",reason="QuorumLost"} 1"#.to_owned(),
         ];
         assert_eq!(series(&metrics), expected);
         let settled = ClusterState {

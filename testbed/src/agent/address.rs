@@ -5,11 +5,15 @@
 //! is a file with a lock, which all agents of this machine share, whatever control plane they
 //! belong to. After four million addresses it starts again. The counter also gives the group id of
 //! the pod's processes.
+//!
+//! A pod of IPv6 has an address whose last bits are those of its IPv4 address. Of IPv6 no prefix is
+//! local, so the loopback device gets the address while the pod is there.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
@@ -18,6 +22,11 @@ use nix::unistd::Uid;
 const BASE: u32 = 0x7f40_0000;
 /// The number of addresses in a /10.
 const SIZE: u32 = 1 << 22;
+/// The prefix of addresses of IPv6.
+const SIX: Ipv6Addr = Ipv6Addr::new(0xfd7f, 0x7e57, 0, 0, 0, 0, 0, 0);
+/// The life of an address of IPv6 in seconds, after which the kernel takes it away: an agent that
+/// is killed releases none. No test takes so long.
+const LONGEST: &str = "7200";
 /// The first group id. Group ids stay below 65536, because a nested user namespace usually maps no
 /// more.
 const FIRST_GID: u32 = 20_000;
@@ -38,6 +47,51 @@ pub(super) fn allocate() -> io::Result<Address> {
     let shared = std::env::temp_dir().join(format!("quorumgate-testbed-{}", Uid::effective()));
     fs::create_dir_all(&shared)?;
     allocate_from(&shared.join("pod-addresses"))
+}
+
+/// The address of IPv6 that belongs to one of IPv4.
+pub(super) fn six(four: Ipv4Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(SIX.to_bits() | u128::from(four.to_bits()))
+}
+
+/// All addresses of a pod, the first one given.
+pub(super) fn all(first: IpAddr) -> Vec<IpAddr> {
+    let last = match first {
+        IpAddr::V4(_) => return vec![first],
+        IpAddr::V6(six) => six.to_bits() & u128::from(u32::MAX),
+    };
+    let four = u32::try_from(last).map(Ipv4Addr::from);
+    std::iter::once(first)
+        .chain(four.ok().map(IpAddr::from))
+        .collect()
+}
+
+/// Gives an address of IPv6 to the loopback device, which takes root. Any other is local anyway.
+pub(super) fn assign(address: IpAddr) -> io::Result<()> {
+    let lives = ["valid_lft", LONGEST, "preferred_lft", LONGEST];
+    on_loopback("replace", address, &lives)
+}
+
+/// Takes away what [`assign`] gave.
+pub(super) fn release(address: IpAddr) -> io::Result<()> {
+    on_loopback("delete", address, &[])
+}
+
+fn on_loopback(verb: &str, address: IpAddr, more: &[&str]) -> io::Result<()> {
+    if address.is_ipv4() {
+        return Ok(());
+    }
+    // PATH may lack sbin.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let one = format!("{address}/128");
+    let ran = Command::new("ip")
+        .args(["-6", "address", verb, &one, "dev", "lo"])
+        .args(more)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .output()?;
+    let why = || io::Error::other(String::from_utf8_lossy(&ran.stderr).into_owned());
+    ran.status.success().then_some(()).ok_or_else(why)
 }
 
 /// Takes the next address from this counter.
@@ -114,6 +168,15 @@ mod tests {
             .flat_map(|t| t.join().unwrap())
             .collect();
         assert_eq!(ips.iter().collect::<HashSet<_>>().len(), ips.len());
+    }
+
+    #[test]
+    fn a_pod_of_both_families_has_one_address_of_each() {
+        let four = Ipv4Addr::new(127, 64, 0, 9);
+        let six = IpAddr::from(six(four));
+        assert_eq!(six.to_string(), "fd7f:7e57::7f40:9");
+        assert_eq!(all(six), [six, four.into()]);
+        assert_eq!(all(four.into()), [IpAddr::from(four)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! exist: nothing is forwarded.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tokio::net::UdpSocket;
@@ -16,6 +16,7 @@ use super::hosts::ServiceNames;
 /// The time to live of an answer in seconds, as in most clusters.
 const TTL: u32 = 5;
 const TYPE_A: u16 = 1;
+const TYPE_AAAA: u16 = 28;
 const CLASS_IN: u16 = 1;
 const NAME_ERROR: u8 = 3;
 
@@ -92,7 +93,12 @@ impl<'a> Question<'a> {
         let all = lookup(&self.name, namespaces);
         let code = if all.is_empty() { NAME_ERROR } else { 0 };
         // A name that exists has no records of other types.
-        let addresses = if self.kind == TYPE_A { all } else { Vec::new() };
+        let octets = |address| match (address, self.kind) {
+            (IpAddr::V4(four), TYPE_A) => Some(four.octets().to_vec()),
+            (IpAddr::V6(six), TYPE_AAAA) => Some(six.octets().to_vec()),
+            (IpAddr::V4(_) | IpAddr::V6(_), _) => None,
+        };
+        let addresses: Vec<Vec<u8>> = all.into_iter().filter_map(octets).collect();
         let count = u16::try_from(addresses.len()).unwrap_or(u16::MAX);
         let mut out = Vec::with_capacity(512);
         out.extend(self.id);
@@ -106,18 +112,19 @@ impl<'a> Question<'a> {
         for address in addresses {
             // A pointer to the name in the question.
             out.extend([0xc0, 12]);
-            out.extend(TYPE_A.to_be_bytes());
+            out.extend(self.kind.to_be_bytes());
             out.extend(CLASS_IN.to_be_bytes());
             out.extend(TTL.to_be_bytes());
-            out.extend([0, 4]);
-            out.extend(address.octets());
+            let length = u16::try_from(address.len()).unwrap_or(u16::MAX);
+            out.extend(length.to_be_bytes());
+            out.extend(address);
         }
         out
     }
 }
 
 /// The addresses of `<name>.<namespace>.svc.cluster.local`.
-fn lookup(name: &str, namespaces: &HashMap<String, ServiceNames>) -> Vec<Ipv4Addr> {
+fn lookup(name: &str, namespaces: &HashMap<String, ServiceNames>) -> Vec<IpAddr> {
     let found = name.strip_suffix(".svc.cluster.local").and_then(|rest| {
         let (name, namespace) = rest.rsplit_once('.')?;
         Some(namespaces.get(namespace)?.addresses(name).collect())

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
+use super::address;
+
 /// The facts that are not in the pod's object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
-    /// The pod's address.
-    pub ip: Ipv4Addr,
+    /// The pod's first address.
+    pub ip: IpAddr,
     /// The node's address.
     pub host_ip: Ipv4Addr,
 }
@@ -30,7 +32,11 @@ pub(super) fn field(pod: &Pod, place: Placement, path: &str) -> Option<String> {
         "spec.serviceAccountName" => spec
             .and_then(|s| s.service_account_name.clone())
             .unwrap_or_default(),
-        "status.podIP" | "status.podIPs" => place.ip.to_string(),
+        "status.podIP" => place.ip.to_string(),
+        "status.podIPs" => {
+            let all = address::all(place.ip).into_iter();
+            all.map(|ip| ip.to_string()).collect::<Vec<_>>().join(",")
+        }
         "status.hostIP" | "status.hostIPs" => place.host_ip.to_string(),
         _ => return keyed(pod, path),
     };
@@ -118,7 +124,7 @@ mod tests {
     use super::*;
 
     const PLACE: Placement = Placement {
-        ip: Ipv4Addr::new(127, 64, 0, 9),
+        ip: IpAddr::V4(Ipv4Addr::new(127, 64, 0, 9)),
         host_ip: Ipv4Addr::new(127, 64, 0, 1),
     };
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ use kube::ResourceExt;
 /// The names of a namespace's Services: the first one or two labels of each name, and its
 /// addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ServiceNames(BTreeMap<String, BTreeSet<Ipv4Addr>>);
+pub(super) struct ServiceNames(BTreeMap<String, BTreeSet<IpAddr>>);
 
 impl ServiceNames {
     /// The endpoints of these Services, by the rules of the endpoint slice controller. (Its slices
@@ -25,7 +25,7 @@ impl ServiceNames {
         services: impl IntoIterator<Item = &'a Service>,
         pods: &(impl IntoIterator<Item = &'a Pod> + Clone),
     ) -> Self {
-        let mut names: BTreeMap<String, BTreeSet<Ipv4Addr>> = BTreeMap::new();
+        let mut names: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
         for service in services {
             let Some(spec) = &service.spec else { continue };
             let Some(selector) = spec.selector.as_ref().filter(|s| !s.is_empty()) else {
@@ -55,13 +55,13 @@ impl ServiceNames {
     }
 
     /// The addresses of `<service>` or `<hostname>.<service>`.
-    pub(super) fn addresses(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub(super) fn addresses(&self, name: &str) -> impl Iterator<Item = IpAddr> + '_ {
         self.0.get(name).into_iter().flatten().copied()
     }
 }
 
 /// The address of a pod, unless the pod has ended.
-fn address(pod: &Pod) -> Option<Ipv4Addr> {
+fn address(pod: &Pod) -> Option<IpAddr> {
     let status = pod.status.as_ref()?;
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
         return None;
@@ -82,7 +82,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// The content of a pod's `/etc/hosts`.
-pub(super) fn render(pod: &Pod, ip: Ipv4Addr, names: &ServiceNames) -> String {
+pub(super) fn render(pod: &Pod, ip: IpAddr, names: &ServiceNames) -> String {
     let namespace = pod.namespace().unwrap_or_default();
     let mut out = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n".to_owned();
     let own = own_service_name(pod);
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const IP: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 7);
+    const IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(127, 64, 0, 7));
 
     fn pod() -> Pod {
         serde_json::from_value(json!({

@@ -40,6 +40,8 @@ mod termination;
 mod volumes;
 mod worker;
 
+pub(crate) use worker::{FIRST_FAMILY, IPV6};
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use nix::unistd::Uid;
@@ -16,8 +16,8 @@ use super::layout::{NodeDir, PodDir, replace};
 pub(super) struct PodSandbox {
     /// The pod's directory.
     pub dir: PodDir,
-    /// The pod's address.
-    pub ip: Ipv4Addr,
+    /// The pod's first address.
+    pub ip: IpAddr,
     /// The group of the pod's processes. `None` if the agent is not root.
     pub gid: Option<u32>,
     /// Whether the sandbox is the pod's first or still the same. False if an earlier one went down
@@ -25,9 +25,10 @@ pub(super) struct PodSandbox {
     pub continued: bool,
 }
 
-/// Finds the sandbox that an earlier agent left, or makes one.
-pub(super) fn prepare(dir: PodDir) -> io::Result<PodSandbox> {
-    let found: Option<Ipv4Addr> = parsed(&dir.ip());
+/// Finds the sandbox that an earlier agent left, or makes one. `is_six`: whether the first address
+/// is one of IPv6.
+pub(super) fn prepare(dir: PodDir, is_six: bool) -> io::Result<PodSandbox> {
+    let found: Option<IpAddr> = parsed(&dir.ip());
     let lost = went_down(&dir)?;
     if let Some(ip) = found
         && !lost
@@ -45,13 +46,35 @@ pub(super) fn prepare(dir: PodDir) -> io::Result<PodSandbox> {
     if let Some(gid) = gid {
         replace(&dir.gid(), gid.to_string().as_bytes())?;
     }
-    replace(&dir.ip(), fresh.ip.to_string().as_bytes())?;
+    let ip = if is_six {
+        address::six(fresh.ip).into()
+    } else {
+        fresh.ip.into()
+    };
+    address::assign(ip)?;
+    if let Some(found) = found {
+        give_back(found);
+    }
+    replace(&dir.ip(), ip.to_string().as_bytes())?;
     Ok(PodSandbox {
         dir,
-        ip: fresh.ip,
+        ip,
         gid,
         continued: !lost,
     })
+}
+
+/// Ends the use of the address of a pod that is about to go.
+pub(super) fn release(dir: &PodDir) {
+    if let Some(found) = parsed(&dir.ip()) {
+        give_back(found);
+    }
+}
+
+fn give_back(address: IpAddr) {
+    if let Err(error) = address::release(address) {
+        tracing::warn!(%address, %error, "address");
+    }
 }
 
 /// The address of a node, kept over restarts of its agent.

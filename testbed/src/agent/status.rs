@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::address;
 use super::fields::Placement;
 
 /// The role of a container.
@@ -109,7 +110,13 @@ pub(super) fn compute(
     let containers: Vec<_> = view.containers.iter().map(|c| settled(c, view)).collect();
     let phase = phase(pod, old, view, &containers);
     let (mains, inits): (Vec<_>, Vec<_>) = containers.iter().partition(|c| c.role == Role::Main);
-    let ip = view.place.map(|place| place.ip.to_string());
+    let ips = view.place.map(|place| {
+        let all = address::all(place.ip).into_iter();
+        let all = all.map(|ip| PodIP { ip: ip.to_string() });
+        all.collect::<Vec<_>>()
+    });
+    let first = ips.as_ref().and_then(|ips| ips.first());
+    let ip = first.map(|first| first.ip.clone());
     let host_ip = view.place.map(|place| place.host_ip.to_string());
     let statuses = |list: Vec<&ContainerView>| {
         let list: Vec<_> = list.into_iter().map(container_status).collect();
@@ -120,7 +127,7 @@ pub(super) fn compute(
         conditions: Some(conditions(old, view, &containers, phase, now)),
         container_statuses: statuses(mains),
         init_container_statuses: statuses(inits),
-        pod_ips: ip.clone().map(|ip| vec![PodIP { ip }]),
+        pod_ips: ips,
         pod_ip: ip,
         host_ips: host_ip.clone().map(|ip| vec![HostIP { ip }]),
         host_ip,

@@ -15,6 +15,7 @@ use super::layout::{NodeDir, PodDir};
 use super::probe::check::Target;
 use super::process::{kill_all_of_group_id, signal_group};
 use super::retry::Retry;
+use super::sandbox;
 use crate::process::Identity;
 
 /// Asks a container to end, and kills it at its deadline, which may come nearer meanwhile. The time
@@ -59,6 +60,7 @@ fn send(process: Identity, signal: Signal) {
 
 /// Removes the files and processes of a pod on this node, except its logs. No container may run.
 pub(super) fn clean_up(node: &NodeDir, pod: &PodDir) {
+    sandbox::release(pod);
     let gid = fs::read_to_string(pod.gid())
         .ok()
         .and_then(|text| text.trim().parse().ok());

@@ -35,6 +35,11 @@ use super::status_writer::StatusWriter;
 use super::volumes::{self, Volumes};
 use super::{Agent, dns, rejection, termination};
 
+/// The annotation of a pod with the family of its first address, and the value by which it has one
+/// of each family, IPv6 first.
+pub(crate) const FIRST_FAMILY: &str = "testbed.quorumgate.io/first-family";
+pub(crate) const IPV6: &str = "IPv6";
+
 /// The annotation that keeps a pod in `ContainerCreating` while it has the value of that name.
 const HOLD: &str = "testbed.quorumgate.io/hold";
 
@@ -81,7 +86,11 @@ impl Worker {
             rejection::reject(&api, follow, (&agent.dir, &dir), &gone).await;
             return;
         }
-        let sandbox = match sandbox::prepare(dir) {
+        let is_six = pod
+            .annotations()
+            .get(FIRST_FAMILY)
+            .is_some_and(|of| of == IPV6);
+        let sandbox = match sandbox::prepare(dir, is_six) {
             Ok(sandbox) => sandbox,
             Err(error) => {
                 tracing::error!(%namespace, %name, %error, "no place for the pod");

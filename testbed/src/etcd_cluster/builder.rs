@@ -13,6 +13,7 @@ use super::spec::{
     TlsTold, UpdateStrategy, claim_size,
 };
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
+use crate::agent::{FIRST_FAMILY, IPV6};
 use crate::backup_restore::BackupRestore;
 use crate::{Sandbox, executable};
 
@@ -53,6 +54,7 @@ impl EtcdClusterBuilder {
                 data_check: None,
                 owner: None,
                 clients_by_address: false,
+                ipv6: false,
                 initialisation: Initialisation::default(),
                 container: Map::new(),
                 backup_restore: None,
@@ -197,6 +199,14 @@ impl EtcdClusterBuilder {
     pub fn clients_by_address(mut self) -> Self {
         self.spec.clients_by_address = true;
         self
+    }
+
+    /// Gives pods addresses of both families, the first of IPv6, at which members listen (default:
+    /// IPv4). Such members have no peer TLS: connections from their own addresses are refused.
+    pub fn ipv6(mut self) -> Self {
+        self.spec.ipv6 = true;
+        self.spec.peer_tls = Some(Tls::None);
+        self.template_annotation(FIRST_FAMILY, IPV6)
     }
 
     /// Sets the condition under which etcd starts in a running pod (default: etcd starts at once).

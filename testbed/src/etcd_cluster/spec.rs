@@ -218,6 +218,9 @@ pub(crate) struct Spec {
     /// Whether members advertise client URLs with the addresses of their pods.
     #[serde(default)]
     pub(crate) clients_by_address: bool,
+    /// Whether members listen at addresses of IPv6.
+    #[serde(default)]
+    pub(crate) ipv6: bool,
     #[serde(default)]
     pub(crate) initialisation: Initialisation,
     #[serde(default)]

@@ -151,6 +151,7 @@ impl GateBuilder {
             apply_definitions(&bed.client(), definitions).await?;
             objects.extend(others);
         }
+        objects.extend(self.objects_of_features(&home)?);
         let namespace_of_its_own: Namespace =
             serde_json::from_value(serde_json::json!({"metadata": {"name": home}}))?;
         apply_cluster_wide(&bed.client(), namespace_of_its_own).await?;
@@ -194,6 +195,7 @@ impl GateBuilder {
                 let ports = [webhooks.port(), admin.port()];
                 let pod = endpoints::create_pod(&bed.client(), &home, &name, ports).await?;
                 launch.environment.extend(pod);
+                launch.kubeconfig = bed.pod_kubeconfig(&home, &name).await?;
             }
             let process = Background::new(name, &directory, &directory);
             replicas.push(Replica::start(
@@ -235,6 +237,16 @@ impl GateBuilder {
             gate.register().await?;
         }
         Ok(gate)
+    }
+
+    /// The webhooks that a feature adds to those of every installation.
+    fn objects_of_features(&self, home: &str) -> Result<Vec<Value>> {
+        let on = "QuorumAwareUpdatesWithOnDelete=true";
+        if self.arguments.iter().any(|argument| argument.contains(on)) {
+            manifests::read_component(&self.manifests, "on-delete", home).map(|(_, others)| others)
+        } else {
+            Ok(Vec::new())
+        }
     }
 
     /// Applies the output of `quorumgate crds`.

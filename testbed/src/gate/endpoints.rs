@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -63,8 +63,9 @@ pub(super) async fn create_pod(
     [webhooks, admin]: [u16; 2],
 ) -> Result<Vec<(String, String)>> {
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "quorumgate"}},
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "quorumgate", "app.kubernetes.io/instance": "quorumgate"}},
         "spec": {
+            "serviceAccountName": manifests::SERVICE_ACCOUNT,
             "schedulerName": "nobody",
             "tolerations": [{"operator": "Exists"}],
             "containers": [{
@@ -80,10 +81,16 @@ pub(super) async fn create_pod(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let pod = pods.create(&PostParams::default(), &pod).await?;
     let uid = pod.uid().context("a pod without UID")?;
+    // As its kubelet would say. A policy holds the replica's endpoint to this address.
+    let address = own_address()?.to_string();
+    let status = json!({"status": {"podIP": address, "podIPs": [{"ip": address}]}});
+    let params = PatchParams::default();
+    pods.patch_status(name, &params, &Patch::Merge(&status))
+        .await?;
     let told = [
         ("QUORUMGATE_POD_NAME", name.to_owned()),
         ("QUORUMGATE_POD_UID", uid),
-        ("QUORUMGATE_POD_IP", own_address()?.to_string()),
+        ("QUORUMGATE_POD_IP", address),
     ];
     Ok(told.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }

@@ -68,6 +68,7 @@ pub(super) async fn apply(
                     .iter_mut()
                     .flat_map(|spec| &mut spec.policy_name);
                 policy.for_each(|policy| *policy = own_name(policy, namespace));
+                move_binding(&mut binding, namespace);
                 apply_cluster_wide(client, binding).await?;
             }
             _ => {}
@@ -94,6 +95,18 @@ fn rename_webhook_configuration(role: &mut ClusterRole, configuration: &str) {
                 configuration.clone_into(name);
             }
         }
+    }
+}
+
+/// Binds a policy that is bound to the gate's namespace to this one.
+fn move_binding(binding: &mut ValidatingAdmissionPolicyBinding, namespace: &str) {
+    let resources = binding
+        .spec
+        .iter_mut()
+        .flat_map(|spec| &mut spec.match_resources);
+    let selectors = resources.flat_map(|resources| &mut resources.namespace_selector);
+    for requirement in selectors.flat_map(|s| s.match_expressions.iter_mut().flatten()) {
+        requirement.values = Some(vec![namespace.to_owned()]);
     }
 }
 

@@ -33,9 +33,10 @@ pub(super) struct Webhooks {
 }
 
 impl Webhooks {
-    /// The configurations of the manifests, rewritten. `only` is the one namespace that they are
-    /// for. `None` stands for all namespaces that the gate labels. Without an `authority` the gate
-    /// writes its own into them.
+    /// The configurations of the manifests, rewritten. Several of one kind become one, as kustomize
+    /// merges that of a component. `only` is the one namespace that they are for. `None` stands for
+    /// all namespaces that the gate labels. Without an `authority` the gate writes its own into
+    /// them.
     pub(super) fn new(
         objects: &[Value],
         name: &str,
@@ -101,7 +102,8 @@ impl Webhooks {
             },
             ..EvictParams::default()
         };
-        match pods.evict("no-such-pod-0", &dry_run).await {
+        // No StatefulSet gives such a name, so the gate reads the pod, and says that there is none.
+        match pods.evict("no-such-pod-00", &dry_run).await {
             Err(kube::Error::Api(status)) => Ok(status.message.contains("webhook")),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(false),
@@ -121,14 +123,13 @@ impl Target<'_> {
     fn rewrite<K: serde::de::DeserializeOwned>(&self, objects: &[Value], kind: &str) -> Result<K> {
         let found = objects
             .iter()
-            .find(|object| manifests::kind(object) == kind);
-        let mut webhooks = found
-            .and_then(|object| object.get("webhooks"))
-            .and_then(Value::as_array)
-            .with_context(|| format!("the manifests have no {kind}"))?
-            .clone();
+            .filter(|object| manifests::kind(object) == kind)
+            .filter_map(|object| object.get("webhooks")?.as_array())
+            .cloned()
+            .reduce(|first, more| [first, more].concat());
+        let mut webhooks = found.with_context(|| format!("the manifests have no {kind}"))?;
         for webhook in &mut webhooks {
-            self.redirect(webhook)?;
+            self.redirect(kind, webhook)?;
         }
         Ok(serde_json::from_value(json!({
             "metadata": {"name": self.name},
@@ -136,14 +137,19 @@ impl Target<'_> {
         }))?)
     }
 
-    fn redirect(&self, webhook: &mut Value) -> Result<()> {
-        let path = webhook
-            .pointer("/clientConfig/service/path")
-            .and_then(Value::as_str);
+    fn redirect(&self, kind: &str, webhook: &mut Value) -> Result<()> {
+        let name = webhook.get("name").and_then(Value::as_str);
+        let name = name.context("a webhook without a name")?;
+        let label = name.split('.').next().unwrap_or(name);
+        let path = match (kind, self.authority) {
+            // A gate that makes its own certificates writes the path.
+            (_, None) => String::new(),
+            ("ValidatingWebhookConfiguration", Some(_)) => format!("/validate/{label}"),
+            (_, Some(_)) => format!("/mutate/{label}"),
+        };
         // The address is not 127.0.0.1: to loopback addresses, and only to those, the API server
         // speaks HTTP/2, which would keep all calls on one connection and so on one replica. To a
         // Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
-        let path = path.unwrap_or_default();
         let url = format!("https://0.0.0.0:{}{path}", self.port);
         let bundle = self.authority.map(|authority| STANDARD.encode(authority));
         let client = match bundle {
@@ -192,7 +198,7 @@ metadata:
 webhooks:
 - name: pods.quorumgate.io
   clientConfig:
-    service: {name: quorumgate, namespace: quorumgate, path: /validate/pods}
+    service: {name: quorumgate, namespace: quorumgate}
   namespaceSelector:
     matchLabels: {quorumgate.io/gated: "true"}
   matchConditions:

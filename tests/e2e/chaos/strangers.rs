@@ -188,7 +188,7 @@ fn address(number: usize) -> Result<IpAddr> {
     Ok(Ipv4Addr::new(127, 9, 0, last).into())
 }
 
-fn trusting(authority: &str) -> Result<TlsConnector> {
+pub(crate) fn trusting(authority: &str) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

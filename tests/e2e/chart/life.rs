@@ -56,6 +56,7 @@ async fn life(bed: Bed) -> Result<()> {
     release
         .change(&[
             "--set=networkPolicy.enabled=true",
+            "--set=networkPolicy.apiServers={10.0.0.0/8}",
             "--set=extraArgs={--settle-time=9s}",
         ])
         .await?;
@@ -203,6 +204,7 @@ impl Release {
             "--set=service.selector=true",
             "--set=service.port=8443",
             "--set=featureGates.QuorumAwareUpdatesWithOnDelete=true",
+            "--set=defaultEnforcement=Enforce",
         ];
         self.run(&args).await.map(drop)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::Bed;
+use quorumgate_testbed::kubectl::Invocation;
 use serde_json::{Map, Value};
 
 use super::{chart, helm};
@@ -14,13 +15,9 @@ use crate::manifests::{
 /// The Go module of the Prometheus operator. Only its CRDs are used.
 const PROMETHEUS_OPERATOR: &str = "github.com/prometheus-operator/prometheus-operator@v0.85.0";
 
-/// The objects that only the chart has: roles for users, and the hooks.
-const OF_THE_CHART: [&str; 4] = [
-    "quorumgate-view",
-    "quorumgate-edit",
-    "quorumgate-test",
-    "quorumgate-uninstall",
-];
+/// The object that only the chart has by default: a role for users. Hooks are not rendered here
+/// (see [`super::rendered`]).
+const OF_THE_CHART: [&str; 1] = ["quorumgate-view"];
 
 /// Labels that helm's users expect, and the name that manifests have on few objects.
 const LABELS: [&str; 5] = [
@@ -40,20 +37,20 @@ const CLUSTER_WIDE: [&str; 4] = [
     "ValidatingAdmissionPolicyBinding",
 ];
 
-type Objects = BTreeMap<(String, String), Value>;
+pub(super) type Objects = BTreeMap<(String, String), Value>;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_makes_the_objects_of_the_manifests() -> Result<()> {
     let bed = Bed::up().await?;
     let made = kustomized(&bed, "manifests/base").await?;
-    same(&made, &rendered(&bed, &["image.tag=dev"]).await?)
+    same(&made, &rendered(&bed, &[]).await?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_makes_the_objects_of_the_manifests_for_cert_manager() -> Result<()> {
     let bed = Bed::up().await?;
     let made = kustomized(&bed, "manifests/cert-manager").await?;
-    let values = ["image.tag=dev", "certificates.certManager.enabled=true"];
+    let values = ["certificates.certManager.enabled=true"];
     same(&made, &rendered(&bed, &values).await?)
 }
 
@@ -63,7 +60,7 @@ async fn the_chart_makes_the_objects_of_the_manifests_for_a_certificate_in_files
     let made = kustomized(&bed, "manifests/files").await?;
     // Whoever applies the manifests writes the bundle afterwards.
     let authority = "certificates.caBundle=-----BEGIN CERTIFICATE-----";
-    let chart = rendered(&bed, &["image.tag=dev", authority]).await?;
+    let chart = rendered(&bed, &[authority]).await?;
     let bundle = "      caBundle: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t\n";
     let webhooks = made.matches("clientConfig:").count();
     ensure!(
@@ -86,12 +83,99 @@ async fn the_chart_makes_the_objects_of_every_component() -> Result<()> {
     std::fs::write(directory.path().join("kustomization.yaml"), kustomization)?;
     let made = kustomized(&bed, &directory.path().to_string_lossy()).await?;
     let values = [
-        "image.tag=dev",
         "etcdMembers.enabled=true",
         "networkPolicy.enabled=true",
+        "networkPolicy.apiServers={0.0.0.0/0,::/0}",
         "service.selector=true",
     ];
     same(&made, &rendered(&bed, &values).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_makes_the_objects_for_rollouts_on_openshift() -> Result<()> {
+    let bed = Bed::up().await?;
+    let directory = tempfile::Builder::new()
+        .prefix("openshift-")
+        .tempdir_in(repository("manifests"))?;
+    let kustomization = "resources: [../base]\ncomponents: [../on-delete, ../openshift]\n";
+    std::fs::write(directory.path().join("kustomization.yaml"), kustomization)?;
+    let made = kustomized(&bed, &directory.path().to_string_lossy()).await?;
+    let values = format!("--values={}/values-openshift.yaml", chart());
+    let feature = "featureGates.QuorumAwareUpdatesWithOnDelete=true";
+    let chart = template(&bed, &[feature]).args([values]);
+    let chart = chart.await?.success()?;
+    for part in ["runAsUser", "runAsGroup", "fsGroup"] {
+        ensure!(!chart.contains(part), "{part} in\n{chart}");
+    }
+    same(&made, &chart)
+}
+
+/// Platforms ask for other ports, contexts and rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn ports_secrets_and_contexts_are_what_the_values_say() -> Result<()> {
+    let bed = Bed::up().await?;
+    let values = [
+        "hostNetwork=true",
+        "ports.webhooks=9443",
+        "ports.metrics=9080",
+        "rbac.secrets=Namespaces",
+        "namespaces={a,b}",
+        "podSecurityContext.runAsUser=null",
+        "podDisruptionBudget.enabled=false",
+        "flowControl.shares=60",
+    ];
+    let text = rendered(&bed, &values).await?;
+    let found = objects(&text)?;
+    let object = |kind: &str, name: &str| found.get(&(kind.to_owned(), name.to_owned()));
+    let deployment = object("Deployment", "quorumgate").context("no Deployment")?;
+    let pod = &deployment["spec"]["template"]["spec"];
+    ensure!(pod["hostNetwork"] == true && pod["dnsPolicy"] == "ClusterFirstWithHostNet");
+    let container = &pod["containers"][0];
+    let args = container["args"].to_string();
+    for argument in ["--listen=[::]:9443", "--admin-listen=[::]:9080"] {
+        ensure!(args.contains(argument), "{args}");
+    }
+    ensure!(
+        container["ports"][0]["containerPort"] == 9443,
+        "{container}"
+    );
+    ensure!(
+        container["ports"][1]["containerPort"] == 9080,
+        "{container}"
+    );
+    ensure!(container.get("lifecycle").is_none(), "{container}");
+    let context = &pod["securityContext"];
+    ensure!(context.get("runAsUser").is_none() && context["runAsNonRoot"] == true);
+    let binding = object("ClusterRoleBinding", "quorumgate-secrets");
+    ensure!(binding.is_none(), "{binding:?}");
+    for namespace in ["a", "b"] {
+        let bound = format!("name: quorumgate-secrets\n  namespace: {namespace}\n");
+        ensure!(text.contains(&bound), "no role in {namespace}:\n{text}");
+    }
+    let policy = object("ValidatingAdmissionPolicy", "quorumgate-namespaces");
+    let policy = policy.context("no policy")?.to_string();
+    ensure!(
+        policy.contains("object.metadata.name in ['a', 'b']"),
+        "{policy}"
+    );
+    ensure!(object("PodDisruptionBudget", "quorumgate").is_none());
+    let level = object("PriorityLevelConfiguration", "quorumgate").context("no level")?;
+    ensure!(level["spec"]["limited"]["nominalConcurrencyShares"] == 60);
+    let none = objects(&rendered(&bed, &["rbac.secrets=None"]).await?)?;
+    for kind in ["ClusterRole", "ClusterRoleBinding", "RoleBinding"] {
+        let key = (kind.to_owned(), "quorumgate-secrets".to_owned());
+        ensure!(!none.contains_key(&key), "{key:?}");
+    }
+    let cluster_wide = objects(&rendered(&bed, &["service.selector=true"]).await?)?;
+    let named = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
+    ensure!(cluster_wide.contains_key(&named("ClusterRoleBinding", "quorumgate-secrets")));
+    let with_selector = &cluster_wide[&named("Deployment", "quorumgate")];
+    let sleep = "/spec/template/spec/containers/0/lifecycle/preStop/sleep/seconds";
+    ensure!(
+        with_selector.pointer(sleep) == Some(&10.into()),
+        "{with_selector}"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,23 +205,27 @@ async fn the_api_server_accepts_every_object_of_the_chart() -> Result<()> {
         "featureGates.QuorumAwareUpdatesWithOnDelete=true",
         "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
         "imagePullSecrets[0].name=pull",
+        "serviceAccount.annotations.role=arn",
+        "serviceAccount.automount=false",
+        "topologySpreadConstraints[0].topologyKey=rack",
+        "topologySpreadConstraints[0].maxSkew=2",
+        "topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
+        "dnsPolicy=None",
+        "dnsConfig.nameservers={10.0.0.1}",
+        "podDisruptionBudget.maxUnavailable=null",
+        "podDisruptionBudget.minAvailable=60%",
+        "podMonitor.scrapeTimeout=5s",
+        "podMonitor.relabelings[0].targetLabel=region",
+        "podMonitor.relabelings[0].replacement=north",
+        "podMonitor.metricRelabelings[0].action=labeldrop",
+        "podMonitor.metricRelabelings[0].regex=pod",
+        "commonLabels.team=storage",
+        "commonAnnotations.contact=us",
+        "extraObjects[0].apiVersion=v1",
+        "extraObjects[0].kind=ConfigMap",
+        "extraObjects[0].metadata.name=more",
     ];
     let objects = rendered(&bed, &values).await?;
-    // A dry run of a pod needs its account.
-    for command in [
-        &["create", "namespace", "quorumgate"] as &[&str],
-        &[
-            "create",
-            "serviceaccount",
-            "-n",
-            "quorumgate",
-            "quorumgate-test",
-        ],
-    ] {
-        let created = bed.kubectl(command).await?;
-        let is_there = created.succeeded() || created.stderr.contains("already exists");
-        ensure!(is_there, "{}", created.stderr);
-    }
     every_object_is_accepted(&bed, "quorumgate", &objects).await?;
     let objects = rendered(&bed, &[]).await?;
     ensure!(!objects.contains("cert-manager"), "{objects}");
@@ -154,6 +242,30 @@ async fn values_that_cannot_work_are_refused_with_a_reason() -> Result<()> {
         ("featureGates.EtcdMembers=true", "etcdMembers.enabled=true"),
         ("certificates.secretName=mine", "certificates.caBundle"),
         ("certificates.caBundle=nonsense", "/certificates/caBundle"),
+        ("networkPolicy.enabled=true", "networkPolicy.apiServers"),
+        (
+            "hostNetwork=true,networkPolicy.enabled=true,networkPolicy.apiServers={10.0.0.0/8}",
+            "does not apply to pods in the network of their nodes",
+        ),
+        ("rbac.secrets=Namespaces", "needs namespaces"),
+        ("rbac.secrets=Some", "/rbac/secrets"),
+        ("ports.metrics=8443", "are the same"),
+        ("enabled=false", "charts that depend on this one"),
+        ("image.registry=ghcr.io/", "/image/registry"),
+        ("serviceAccount.create=false", "needs serviceAccount.name"),
+        ("serviceAccount.name=Mine", "/serviceAccount/name"),
+        ("rbac.create=false", "leaves the hooks without rights"),
+        (
+            "podDisruptionBudget.minAvailable=1",
+            "podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable",
+        ),
+        (
+            "podDisruptionBudget.minAvailable=0",
+            "/podDisruptionBudget/minAvailable",
+        ),
+        ("podMonitor.scrapeTimeout=soon", "/podMonitor/scrapeTimeout"),
+        ("log.format=xml", "/log/format"),
+        ("dnsPolicy=Mine", "/dnsPolicy"),
     ] {
         let output = template(&bed, &[value]).await?;
         ensure!(!output.succeeded(), "{value} is accepted");
@@ -164,17 +276,16 @@ async fn values_that_cannot_work_are_refused_with_a_reason() -> Result<()> {
     Ok(())
 }
 
-async fn template(bed: &Bed, values: &[&str]) -> Result<quorumgate_testbed::kubectl::Output> {
+pub(super) fn template(bed: &Bed, values: &[&str]) -> Invocation {
     let values = values.iter().map(|value| format!("--set={value}"));
     helm(
         bed,
         ["template", "quorumgate", &chart(), "--namespace=quorumgate"],
     )
     .args(values)
-    .await
 }
 
-async fn rendered(bed: &Bed, values: &[&str]) -> Result<String> {
+pub(super) async fn rendered(bed: &Bed, values: &[&str]) -> Result<String> {
     template(bed, values).await?.success()
 }
 
@@ -208,7 +319,7 @@ fn same(manifests: &str, chart: &str) -> Result<()> {
 }
 
 /// The objects of a YAML stream by kind and name, without what may differ.
-fn objects(text: &str) -> Result<Objects> {
+pub(super) fn objects(text: &str) -> Result<Objects> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let objects = documents.into_iter().filter(Value::is_object);
     objects

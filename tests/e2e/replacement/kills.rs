@@ -39,7 +39,7 @@ macro_rules! open {
     ($budget:literal) => {
         concat!(
             $budget,
-            ".?status.?replacements.orValue([]).exists(r, !has(r.finished))"
+            ".?status.?replacements.orValue([]).exists(r, !has(r.completionTime))"
         )
     };
 }

@@ -10,7 +10,8 @@ use quorumgate_testbed::writer::Writer;
 use serde_json::json;
 
 use super::{
-    finished, is_whole_without, nothing_is_lost, protected, recorded, request, wish, write_some,
+    REPLACED, finished, is_whole_without, nothing_is_lost, protected, recorded, request, wish,
+    write_some,
 };
 use crate::sequences::loses_claim_and_pod_and_is_replaced;
 use crate::world::{SOON, World};
@@ -105,7 +106,7 @@ async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result
     world
         .reported("DataProtected", |c| {
             let waits = ["NotRequested", "SeveralRemoved"].contains(&c.reason.as_str());
-            waits && c.message.contains("etcd does not list it any more")
+            waits && c.message.contains("etcd does not list the member any more")
         })
         .await?;
     let id = world.budget().await?.status.unwrap_or_default().volumes;
@@ -117,5 +118,70 @@ async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result
         })
         .await?;
     before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+/// Waits until a replacement that lost its record has ended.
+async fn three_vote(world: &World) -> Result<()> {
+    eventually(REPLACED, "there are three voters", || async {
+        let members = world.etcd.members().await?;
+        let voters = members.iter().filter(|member| !member.is_learner);
+        ensure!(voters.count() == 3, "{members:?}");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+/// The record of the replacement goes with the budget, and etcd lists a learner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_whose_budget_is_deleted_still_ends_with_three_voters() -> Result<()> {
+    let world = protected("record-gone", EtcdVersion::default(), "Manual").await?;
+    noted(&world).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let id = world.etcd.member("etcd-1").await?.id;
+    request(&world, &format!("{id:x}")).await?;
+    eventually(SOON, "the new member has started", || async {
+        let members = world.etcd.members().await?;
+        let is_new = members.iter().all(|member| member.id != id);
+        let started = members.iter().all(|member| !member.name.is_empty());
+        ensure!(is_new && started && members.len() == 3, "{members:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    let gone = DeleteParams::default();
+    world.budgets().delete("etcd", &gone).await?;
+    three_vote(&world).await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// The record of the replacement goes with the budget before the pod is made anew: on the data of
+/// the removed member etcd ends over and over, and the learner never starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_whose_budget_is_deleted_before_the_pod_went_is_told() -> Result<()> {
+    let world = protected("record-early", EtcdVersion::default(), "Manual").await?;
+    noted(&world).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let id = world.etcd.member("etcd-1").await?.id;
+    // What a replacement does first.
+    world.etcd.remove("etcd-1").await?;
+    let learner = world.etcd.add_learner("etcd-1").await?.id;
+    world
+        .budgets()
+        .delete("etcd", &DeleteParams::default())
+        .await?;
+    let asked = [id, learner].map(|id| format!("quorumgate.io/replace={id:x}"));
+    world
+        .reported("DataProtected", |c| {
+            let says = |asked: &String| c.message.contains(asked);
+            c.reason == "NotRequested" && asked.iter().any(says)
+        })
+        .await?;
+    wish(&world, &json!({"replace": "Auto"})).await?;
+    three_vote(&world).await?;
+    is_whole_without(&world, id).await?;
+    is_whole_without(&world, learner).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
     world.close().await
 }

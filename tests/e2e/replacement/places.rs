@@ -5,23 +5,28 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate::api::DataPlace;
-use quorumgate_testbed::etcd_cluster::Storage;
+use quorumgate_testbed::etcd_cluster::{EtcdVersion, Storage};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::in_pods::drain_every_node;
-use super::{finished, is_whole_without, nothing_is_lost, recorded, request, write_some};
+use super::{
+    finished, gates, is_whole_without, nothing_is_lost, protected, recorded, request, write_some,
+};
 use crate::asking::{By, refusal};
+use crate::claims::lift;
 use crate::teardown::{announce, no_pods};
 use crate::world::{SOON, World};
 
 /// The time limit of a drain beside a member that comes back.
 const DRAINED: Duration = Duration::from_secs(240);
+/// The time limit until all three pods are made anew.
+const ROLLED: Duration = Duration::from_secs(300);
 
 /// Each pod with its node.
 async fn nodes(world: &World) -> Result<BTreeMap<String, String>> {
@@ -157,30 +162,290 @@ async fn claims_of_stopped_members_stay_whatever_their_template_and_owners_say_b
 async fn a_template_with_another_data_directory_empties_no_member() -> Result<()> {
     let world = World::new("other-dir").await?;
     recorded(&world).await?;
+    is_held_by("another directory of its volume", world, |template| {
+        let text = template.to_string();
+        let other = text.replace("/new.etcd", "/other.etcd");
+        Ok(serde_json::from_str(&other)?)
+    })
+    .await
+}
+
+/// The claim is mounted where it was, and etcd finds another directory below it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_with_a_mount_below_the_data_directory_empties_no_member() -> Result<()> {
+    let world = World::new("hidden-dir").await?;
+    recorded(&world).await?;
+    is_held_by("etcd-2", world, |mut template| {
+        let directory = argument(&template, "--data-dir=")?;
+        let mount = json!({"name": "hides", "mountPath": format!("{directory}/member")});
+        push(&mut template, "/spec/containers/0/volumeMounts", mount)?;
+        let volume = json!({"name": "hides", "emptyDir": {}});
+        push(&mut template, "/spec/volumes", volume)?;
+        Ok(template)
+    })
+    .await
+}
+
+/// Has the template changed so that the first new pod has to wait, and back.
+async fn is_held_by(
+    says: &str,
+    world: World,
+    change: impl FnOnce(Value) -> Result<Value>,
+) -> Result<()> {
     let before = write_some(&world.etcd).await?;
-    let sets: Api<StatefulSet> = world.sandbox.api();
-    let params = PatchParams::default();
-    let template = sets.get("etcd").await?.spec.context("no spec")?.template;
-    let text = serde_json::to_string(&template)?;
-    let other = text.replace("/new.etcd", "/other.etcd");
-    ensure!(other != text, "nothing is changed in {text}");
-    let other = json!({"spec": {"template": serde_json::from_str::<serde_json::Value>(&other)?}});
+    let old = template(&world).await?;
+    let other = change(old.clone())?;
+    ensure!(other != old, "nothing is changed in {old}");
     let uids = pod_uids(&world).await?;
-    sets.patch("etcd", &params, &Patch::Merge(&other)).await?;
+    set_template(&world, &other).await?;
     world
         .reported("DataProtected", |c| {
-            c.message.contains("another directory of its volume")
+            c.status == "False" && c.message.contains(says)
         })
         .await?;
     let now = pod_uids(&world).await?;
     let changed = uids.iter().filter(|(pod, uid)| now.get(*pod) != Some(*uid));
     ensure!(changed.count() == 1, "{uids:?}, then {now:?}");
 
-    let back = json!({"spec": {"template": template}});
-    sets.patch("etcd", &params, &Patch::Merge(&back)).await?;
+    set_template(&world, &old).await?;
     world.whole().await?;
     before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
+}
+
+/// The template stays as it is, and another object says something else when a pod is made anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_with_another_data_directory_empties_no_member() -> Result<()> {
+    let world = World::new("told-dir").await?;
+    recorded(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    let mut told = template(&world).await?;
+    let directory = argument(&told, "--data-dir=")?;
+    let map = Setting::create(&world, "ETCD_DATA_DIR", &directory).await?;
+    arguments(&mut told)?.retain(|word| !is_argument(word, "--data-dir="));
+    let from = json!([{"configMapRef": {"name": Setting::MAP}}]);
+    told["spec"]["containers"][0]["envFrom"] = from;
+    let old = pod_uids(&world).await?;
+    set_template(&world, &told).await?;
+    all_anew(&world, &old).await?;
+
+    let other = format!("{directory}-other");
+    map.holds_etcd_1_while_it_says(&world, &other).await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+/// The same of the mount: its path below the volume comes from another object.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_that_a_config_map_moves_empties_no_member() -> Result<()> {
+    let world = World::new("told-mount").await?;
+    recorded(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    let mut told = template(&world).await?;
+    let directory = argument(&told, "--data-dir=")?;
+    let own = directory.rsplit('/').next().context("no directory")?;
+    let map = Setting::create(&world, "dir", own).await?;
+    let variable = json!({
+        "name": "DIR", "valueFrom": {"configMapKeyRef": {"name": Setting::MAP, "key": "dir"}},
+    });
+    push(&mut told, "/spec/containers/0/env", variable)?;
+    let mounts = told.pointer_mut("/spec/containers/0/volumeMounts");
+    let mounts = mounts.and_then(Value::as_array_mut).context("no mounts")?;
+    let over = |mount: &&mut Value| {
+        let path = mount["mountPath"].as_str().unwrap_or_default();
+        directory.starts_with(path)
+    };
+    let mount = mounts.iter_mut().find(over).context("no mount")?;
+    mount["subPathExpr"] = json!("$(DIR)");
+    mount["mountPath"] = json!(directory);
+    let old = pod_uids(&world).await?;
+    set_template(&world, &told).await?;
+    all_anew(&world, &old).await?;
+
+    map.holds_etcd_1_while_it_says(&world, "two").await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+/// A setting of the members in a ConfigMap.
+struct Setting {
+    maps: Api<ConfigMap>,
+    key: &'static str,
+    value: String,
+}
+
+impl Setting {
+    /// The name of the ConfigMap.
+    const MAP: &'static str = "directories";
+
+    async fn create(world: &World, key: &'static str, value: &str) -> Result<Self> {
+        let maps: Api<ConfigMap> = world.sandbox.api();
+        let map = json!({"metadata": {"name": Self::MAP}, "data": {key: value}});
+        let map: ConfigMap = serde_json::from_value(map)?;
+        maps.create(&PostParams::default(), &map).await?;
+        let value = value.to_owned();
+        Ok(Self { maps, key, value })
+    }
+
+    async fn edit(&self, value: &str) -> Result<()> {
+        let edited = Patch::Merge(json!({"data": {self.key: value}}));
+        let params = PatchParams::default();
+        self.maps.patch(Self::MAP, &params, &edited).await?;
+        Ok(())
+    }
+
+    /// Has etcd-1 made anew while the ConfigMap has another value, and then changed back.
+    async fn holds_etcd_1_while_it_says(&self, world: &World, other: &str) -> Result<()> {
+        self.edit(other).await?;
+        world.lets_go(By::Delete, "etcd-1").await?;
+        world
+            .reported("DataProtected", |c| {
+                c.status == "False" && c.message.contains("etcd-1")
+            })
+            .await?;
+        let held = gates(world, "etcd-1").await?;
+        ensure!(!held.is_empty(), "it is not held");
+        self.edit(&self.value).await?;
+        world.whole().await
+    }
+}
+
+/// Waits until each pod is another one, and all members serve.
+async fn all_anew(world: &World, old: &BTreeMap<String, Option<String>>) -> Result<()> {
+    eventually(ROLLED, "every pod is made anew", || async {
+        let now = pod_uids(world).await?;
+        let all = old.iter().all(|(pod, uid)| now.get(pod) != Some(uid));
+        ensure!(all && now.len() == old.len(), "{old:?}, then {now:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    world.whole().await?;
+    recorded(world).await
+}
+
+/// A member that is forced keeps the cluster id and lists itself alone. With two more, three
+/// clusters of one would take writes under one Service.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_forces_new_clusters_takes_no_member() -> Result<()> {
+    let world = World::new("forced-new").await?;
+    recorded(&world).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let old = template(&world).await?;
+    let mut forced = old.clone();
+    arguments(&mut forced)?.push(json!("--force-new-cluster"));
+    let uids = pod_uids(&world).await?;
+    set_template(&world, &forced).await?;
+    for pod in world.etcd.pod_names() {
+        for by in By::BOTH {
+            let (code, message) = refusal(world.ask(by, &pod).await)?;
+            let says = message.contains("--force-new-cluster");
+            ensure!(code == 403 && says, "{code}: {message}");
+        }
+    }
+    ensure!(pod_uids(&world).await? == uids, "a pod went");
+    set_template(&world, &old).await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
+    world.whole().await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// A member that restarts serves nothing for seconds, and comes back on its claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claim_of_a_member_that_restarts_stays() -> Result<()> {
+    let world = World::new("claim-restart").await?;
+    recorded(&world).await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let uid = claims.get("data-etcd-2").await?.uid();
+    let old = world.etcd.pod_uid("etcd-2").await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
+    // Asks again and again until the next pod serves, as a garbage collector might.
+    let how = DeleteParams::default();
+    eventually(SOON, "the next pod serves", || async {
+        let (code, message) = refusal(claims.delete("data-etcd-2", &how).await)?;
+        ensure!(code == 403 || code == 429, "{code}: {message}");
+        ensure!(message.contains("serves from the volume"), "{message}");
+        Ok(())
+    })
+    .await?;
+    world.replaced("etcd-2", &old).await?;
+    world.whole().await?;
+    ensure!(
+        claims.get("data-etcd-2").await?.uid() == uid,
+        "another claim"
+    );
+    world.close().await
+}
+
+/// A volume goes with its claim, whatever its reclaim policy, and cannot be taken back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_terminates_under_its_member_is_said_until_it_is_replaced() -> Result<()> {
+    let world = protected("volume-goes", EtcdVersion::default(), "Manual").await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let claim = claims.get("data-etcd-2").await?;
+    let volume = claim.spec.and_then(|spec| spec.volume_name);
+    let volume = volume.context("it is not bound")?;
+    let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    let id = world.etcd.member("etcd-2").await?.id;
+    lift(&world, "pod", "etcd-2").await?;
+    volumes.delete(&volume, &DeleteParams::default()).await?;
+    let annotate = ["annotate", "pod", "etcd-2", "quorumgate.io/override-until-"];
+    world.kubectl(&annotate).await?.success()?;
+    world
+        .reported("DataProtected", |c| {
+            c.reason == "VolumeTerminating" && c.message.contains("etcd-2")
+        })
+        .await?;
+    request(&world, &format!("{id:x}")).await?;
+    finished(&world, "etcd-2").await?;
+    is_whole_without(&world, id).await?;
+    world
+        .reported("DataProtected", |c| c.status == "True")
+        .await?;
+    world.close().await
+}
+
+/// The pod template as it is.
+async fn template(world: &World) -> Result<Value> {
+    let set = world.etcd.stateful_set().await?;
+    Ok(serde_json::to_value(set.spec.context("no spec")?.template)?)
+}
+
+async fn set_template(world: &World, template: &Value) -> Result<()> {
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let change = Patch::Merge(json!({"spec": {"template": template}}));
+    sets.patch("etcd", &PatchParams::default(), &change).await?;
+    Ok(())
+}
+
+/// The words of etcd's command line.
+fn arguments(template: &mut Value) -> Result<&mut Vec<Value>> {
+    let words = template.pointer_mut("/spec/containers/0/args");
+    words.and_then(Value::as_array_mut).context("no arguments")
+}
+
+fn is_argument(word: &Value, flag: &str) -> bool {
+    word.as_str().is_some_and(|word| word.starts_with(flag))
+}
+
+/// The value of one of etcd's arguments.
+fn argument(template: &Value, flag: &str) -> Result<String> {
+    let mut template = template.clone();
+    let words = arguments(&mut template)?;
+    let word = words.iter().find(|word| is_argument(word, flag));
+    let word = word.and_then(Value::as_str).context("no such argument")?;
+    Ok(word.trim_start_matches(flag).to_owned())
+}
+
+fn push(template: &mut Value, list: &str, item: Value) -> Result<()> {
+    if template.pointer(list).is_none() {
+        let (parent, name) = list.rsplit_once('/').context("no list")?;
+        let parent = template.pointer_mut(parent).context("no parent")?;
+        parent[name] = json!([]);
+    }
+    let list = template.pointer_mut(list).and_then(Value::as_array_mut);
+    list.context("no list")?.push(item);
+    Ok(())
 }
 
 async fn pod_uids(world: &World) -> Result<BTreeMap<String, Option<String>>> {

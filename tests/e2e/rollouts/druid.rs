@@ -106,6 +106,8 @@ async fn without_access_to_etcd_readiness_and_leases_lead_through_a_rollout() ->
     let world = druid("rollout-readiness").start().await?;
     let heartbeat = world.etcd.heartbeat(HEARTBEAT);
     kept(&world).await?;
+    // How many voters there are is learnt from members that answer.
+    world.whole().await?;
     wish(&world, json!({"members": {"evidence": "Readiness"}})).await?;
     world.etcd.expire_client_certificate().await?;
     world.etcd.move_leader("etcd-2").await?;

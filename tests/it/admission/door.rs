@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::panic_any;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +38,10 @@ pub(crate) struct World {
     pub(crate) judge_takes: Duration,
     /// The pod that [`Incarnations`] finds.
     pub(crate) incarnation: Result<Option<PodUid>, String>,
+    /// The time that a lookup of a pod or of enrolment takes.
+    pub(crate) lookup_takes: Duration,
+    /// Whether namespaces are under the gate, by the watches.
+    pub(crate) gated: Option<bool>,
     pub(crate) enrolled: BTreeSet<String>,
     /// Whether the lookup of enrolment fails.
     pub(crate) enrolment_fails: bool,
@@ -52,6 +57,8 @@ impl Default for World {
             claim_judgement: Box::new(|question| panic_any(format!("not expected: {question:?}"))),
             judge_takes: Duration::ZERO,
             incarnation: Ok(None),
+            lookup_takes: Duration::ZERO,
+            gated: None,
             enrolled: BTreeSet::new(),
             enrolment_fails: false,
             features: Features::default(),
@@ -67,6 +74,17 @@ struct Written {
     claim_questions: Mutex<Vec<ClaimQuestion>>,
     notices: Mutex<Vec<Notice>>,
     lookups: Mutex<Vec<String>>,
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
+
+impl Written {
+    async fn looked_up(&self, takes: Duration) {
+        let now = self.at_once.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_at_once.fetch_max(now, Ordering::Relaxed);
+        tokio::time::sleep(takes).await;
+        self.at_once.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 struct Behind {
@@ -193,6 +211,11 @@ impl Door {
         self.written.lookups.lock().unwrap().clone()
     }
 
+    /// The most lookups at one time.
+    pub(crate) fn most_lookups_at_once(&self) -> usize {
+        self.written.most_at_once.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn exposition(&self) -> String {
         self.metrics.exposition().unwrap()
     }
@@ -233,11 +256,18 @@ impl Incarnations for Behind {
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
         let name = format!("{namespace}/{pod}");
         self.written.lookups.lock().unwrap().push(name);
-        Box::pin(async { self.world.incarnation.clone() })
+        Box::pin(async {
+            self.written.looked_up(self.world.lookup_takes).await;
+            self.world.incarnation.clone()
+        })
     }
 }
 
 impl Enrolment for Behind {
+    fn is_gated(&self, _namespace: &str) -> Option<bool> {
+        self.world.gated
+    }
+
     fn is_enrolled<'a>(
         &'a self,
         namespace: &'a str,
@@ -248,6 +278,7 @@ impl Enrolment for Behind {
             .enrolled
             .contains(&format!("{namespace}/{stateful_set}"));
         Box::pin(async move {
+            self.written.looked_up(self.world.lookup_takes).await;
             if self.world.enrolment_fails {
                 return Err("the API server is away".to_owned());
             }

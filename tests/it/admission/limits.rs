@@ -158,6 +158,104 @@ async fn a_crowd_from_one_address_leaves_places_to_an_api_server() {
     assert_eq!(answered(&strangers) + answered(&mapped), 128);
 }
 
+/// Webhooks that change requests read before anything is judged, for everybody who reaches the
+/// port.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_makes_mutating_webhooks_read_no_more_than_their_places() {
+    for (path, review) in [
+        ("/mutate/evictions", "eviction"),
+        ("/mutate/pods", "pod-create"),
+    ] {
+        let door = Arc::new(Door::new(World {
+            lookup_takes: Duration::from_secs(2),
+            limits: Limits {
+                requests: 4096,
+                ..Limits::default()
+            },
+            ..World::default()
+        }));
+        let post = |from: &str| {
+            let (door, from) = (Arc::clone(&door), Peer::at(from.parse().unwrap()));
+            async move {
+                let review = Body::from(fixture(review).to_string());
+                let request = Request::post(path).extension(from);
+                door.send(request, review).await
+            }
+        };
+        let strangers = futures::future::join_all((0..700).map(|_| post("10.0.0.1")));
+        let api_server = futures::future::join_all((0..8).map(|_| post("10.0.0.3")));
+        let (strangers, api_server) = tokio::join!(strangers, api_server);
+        assert_eq!(door.most_lookups_at_once(), 32 + 8, "{path}");
+        assert!(
+            api_server.iter().all(super::door::Reply::is_allowed),
+            "{path}"
+        );
+        // An eviction that is not tied to an incarnation waits; a missing pod would do harm.
+        let passed = strangers.iter().filter(|reply| reply.is_allowed()).count();
+        let expected = if path == "/mutate/evictions" { 32 } else { 700 };
+        assert_eq!(passed, expected, "{path}");
+        let waits = strangers.iter().filter(|reply| !reply.is_allowed());
+        for reply in waits {
+            assert_eq!(reply.response()["status"]["code"], 429);
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_judged_in_a_namespace_that_watches_show_ungated() {
+    let door = |gated| {
+        Door::new(World {
+            gated,
+            set_judgement: Box::new(|_| yes(Waiver::Foreign)),
+            claim_judgement: Box::new(|_| yes(Waiver::Foreign)),
+            ..World::default()
+        })
+    };
+    let of_namespaces = [
+        ("/validate/pods", "pod-delete"),
+        ("/validate/evictions", "eviction"),
+        ("/validate/statefulsets", "statefulset-delete"),
+        ("/validate/claims", "claim-delete"),
+    ];
+    for (path, name) in of_namespaces {
+        for gated in [Some(false), Some(true), None] {
+            let door = door(gated);
+            let reply = door.post(path, &fixture(name)).await;
+            let asked =
+                door.questions().len() + door.set_questions().len() + door.claim_questions().len();
+            let is_judged = gated != Some(false);
+            assert_eq!(asked, usize::from(is_judged), "{path} {gated:?}");
+            // A watch may be behind, so it is no yes.
+            assert_eq!(reply.is_allowed(), is_judged, "{path} {gated:?}");
+            if !is_judged {
+                assert_eq!(reply.response()["status"]["code"], 429, "{path}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_read_for_a_namespace_that_watches_show_ungated() {
+    let door = |gated| {
+        Door::new(World {
+            gated,
+            ..World::default()
+        })
+    };
+    for (gated, lookups) in [(Some(false), 0), (Some(true), 1), (None, 1)] {
+        for (path, review) in [
+            ("/mutate/evictions", "eviction"),
+            ("/mutate/pods", "pod-create"),
+        ] {
+            let door = door(gated);
+            let reply = door.post(path, &fixture(review)).await;
+            assert_eq!(door.most_lookups_at_once(), lookups, "{path} {gated:?}");
+            let waits = lookups == 0 && path == "/mutate/evictions";
+            assert_eq!(reply.is_allowed(), !waits, "{path} {gated:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
     let limits = Limits {

@@ -330,6 +330,32 @@ async fn a_timeout_that_is_none_is_refused() {
     }
 }
 
+/// A later release may have more webhooks, and its configurations are in force before the last
+/// replica of this one is gone.
+#[tokio::test]
+async fn a_webhook_of_another_release_is_refused_by_a_429_in_its_review() {
+    for path in ["/validate/jobs", "/mutate/jobs"] {
+        let door = Door::open();
+        let review = fixture("pod-delete");
+        let reply = door.post(path, &review).await;
+        let response = reply.response();
+        assert_eq!(response["uid"], review["request"]["uid"]);
+        assert_eq!(response["allowed"], false);
+        assert_eq!(response["status"]["code"], 429);
+        assert_eq!(response["status"]["reason"], "TooManyRequests");
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(message.contains("repeat the request"), "{message}");
+        let page = door.exposition();
+        let counted =
+            r#"quorumgate_rejected_requests_total{hook="unknown",reason="unknown-webhook"} 1"#;
+        assert!(page.contains(counted), "{page}");
+
+        assert_eq!(refused(&door, path, "{}").await.status, 404);
+        let far = format!("{path}/word");
+        assert_eq!(refused(&door, &far, "{}").await.status, 404);
+    }
+}
+
 #[tokio::test]
 async fn other_paths_and_methods_are_refused() {
     let door = Door::open();

@@ -9,12 +9,14 @@ use crate::sources::Tests;
 const HEAD: &str = "\
 # Conformance
 
-Others guard pods against voluntary disruptions too, and their tests say what they found worth asserting. This table goes through those
-tests, row by row, in our own words: what the peer asserts, what this gate answers, why it answers something else where it does, and which
-of our tests shows it. Rows of the last group are asserted by nobody else.
+<!-- Written by `make conformance`; edit tests/it/conformance/rows. -->
 
-It is generated from `tests/it/conformance/rows`; `make conformance` writes it anew, and a test fails when it is out of date, when a test
-that a row names does not exist, or when a row has neither a test nor a reason.
+Other projects guard pods against voluntary disruptions too. This table goes through their tests, row
+by row, in our own words: what the peer asserts, what this gate answers, why it answers otherwise, and
+which test shows it. Nobody else asserts the rows of the last group.
+
+A test fails if this page is out of date, if a row names a test that does not exist, or if a row has
+neither a test nor a reason.
 ";
 
 /// The whole document.

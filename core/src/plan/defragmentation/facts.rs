@@ -72,9 +72,10 @@ pub struct Facts {
 }
 
 /// The one call of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Call {
     /// No call was made by this process under the open grant.
+    #[default]
     NotMade,
     /// The call has not returned.
     Running,

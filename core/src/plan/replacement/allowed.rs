@@ -91,10 +91,12 @@ fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal>
 }
 
 /// All other voters serve, and they make the majority with and without the voter that leaves. Where
-/// etcd does not list the target any more, no voter leaves: a learner joins those that are there.
+/// etcd does not list the target any more, or lists it as a learner, no voter leaves: a learner
+/// joins those that are there.
 fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refusal> {
     let voters = snapshot.voters(grants, Some(target));
-    let others = if snapshot.member(target).is_some() {
+    let member = snapshot.member(target);
+    let others = if member.is_some_and(|member| member.role != Role::Learner) {
         if voters < FEWEST_VOTERS {
             return Some(Refusal::TooFewVoters { voters });
         }

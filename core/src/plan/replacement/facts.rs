@@ -1,5 +1,6 @@
 //! The facts and settings of a replacement that a snapshot does not have.
 
+use super::guard::leads_to;
 use crate::plan::{Handover, Version};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
@@ -110,21 +111,24 @@ impl Facts {
         claim.is_some_and(|claim| claim.place == Place::Node && !claim.lost)
     }
 
-    /// Whether the id on record for the member is out of etcd's list, and no entry of the list
-    /// leads to its pod.
+    /// Whether the id on record for the member is out of etcd's list, and its pod has nothing to
+    /// join with: no entry of the list leads to the pod, or only one that has never started, while
+    /// the pod has the volume of the id on record. On such data etcd never starts.
     pub(super) fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {
         let (Some(list), Some(id)) = (&self.list, self.recorded.get(pod)) else {
             return false;
         };
         let set = &snapshot.cluster.name;
-        let leads_here = |listed: &ListedMember| {
-            let mut urls = listed.peer_urls.iter();
-            pod.names(&listed.name)
-                || urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
+        let volume = self.claims.get(pod).map(|claim| &claim.volume);
+        let is_on_old_data = volume == Some(&VolumeFinding::AsRecorded);
+        let may_join = |listed: &ListedMember| {
+            let is_new = listed.name.is_empty() && is_on_old_data;
+            let leads_here = pod.names(&listed.name) || leads_to(set, pod, listed);
+            leads_here && !is_new
         };
         !list
             .iter()
-            .any(|listed| listed.id == *id || leads_here(listed))
+            .any(|listed| listed.id == *id || may_join(listed))
     }
 }
 
@@ -209,8 +213,8 @@ pub enum Proof {
     /// wrong. So this alone is no proof, and only a person can ask.
     #[display("a CORRUPT alarm stands against it")]
     Accused,
-    /// The id of the member is gone from etcd's list.
-    #[display("etcd does not list it any more")]
+    /// The id of the member whose data it has is gone from etcd's list.
+    #[display("etcd does not list the member any more whose data it has")]
     Removed,
     /// etcd ends over and over by itself, and another member serves with the same revision.
     #[display(

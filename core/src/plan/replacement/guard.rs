@@ -167,15 +167,18 @@ fn may_join(start: &Start<'_>) -> bool {
 /// The member that etcd expects in this pod: an entry that has never started leads to the pod, and
 /// none that has.
 pub fn expected_in(set: &str, pod: &PodName, list: &[ListedMember]) -> Option<MemberId> {
-    let is_here = |listed: &&ListedMember| {
-        let mut urls = listed.peer_urls.iter();
-        urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
-    };
-    let here: Vec<&ListedMember> = list.iter().filter(is_here).collect();
+    let here = list.iter().filter(|listed| leads_to(set, pod, listed));
+    let here: Vec<&ListedMember> = here.collect();
     let first = here.first()?.id;
     here.iter()
         .all(|listed| listed.name.is_empty())
         .then_some(first)
+}
+
+/// Whether a peer URL of the entry leads to this pod.
+pub(super) fn leads_to(set: &str, pod: &PodName, listed: &ListedMember) -> bool {
+    let mut urls = listed.peer_urls.iter();
+    urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use super::allowed::refusal;
 use super::begin::{begin, heir};
-use super::facts::{Facts, MembershipBy, Record};
+use super::facts::{Facts, MembershipBy, Mode, Record};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::pod::Pod;
 use crate::quorum::{
-    ClaimState, Comparison, Condition, Grants, Member, MemberId, Replacement, Snapshot,
+    ClaimState, Comparison, Condition, Grants, Member, MemberId, Replacement, Role, Snapshot,
 };
 
 /// The next step of a replacement, while the given grants are open.
@@ -48,8 +48,37 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
     let open = facts.record.as_ref();
     match open.filter(|record| grants.permit_replacement(&record.member)) {
         Some(record) => go_on(snapshot, grants, facts, record),
-        None => begin(snapshot, grants, facts),
+        None => match begin(snapshot, grants, facts) {
+            Next::Nothing => left_behind(snapshot, grants, facts),
+            next @ (Next::Wait { .. } | Next::Act(_)) => next,
+        },
     }
+}
+
+/// The promotion of a learner that a replacement has left behind whose record is gone, such as with
+/// a deleted budget: it runs in a pod of the StatefulSet, which asks for more voters than etcd
+/// lists, and all of those serve. Nobody else would promote it.
+fn left_behind(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+    // Whoever scales out adds learners, and promotes them.
+    let scales_out = snapshot.scaled_out_for.is_some();
+    let is_quiet = grants.iter().next().is_none() && facts.mode != Mode::Off && !scales_out;
+    let listed = facts.list.iter().flatten();
+    let voters: Vec<MemberId> = listed.filter(|l| !l.learner).map(|l| l.id).collect();
+    let lacks_voters = u32::try_from(voters.len()).is_ok_and(|n| n < snapshot.replicas);
+    let all_serve = voters.iter().all(|id| {
+        let mut members = snapshot.members.iter();
+        members.any(|member| member.id == Some(*id) && member.serves_quorum())
+    });
+    if facts.membership != MembershipBy::Gate || !is_quiet || !lacks_voters || !all_serve {
+        return Next::Nothing;
+    }
+    let mut learners = snapshot.members.iter().filter(|m| m.role == Role::Learner);
+    let caught_up = learners.find_map(|member| {
+        let (pod, id) = (member.pod_name()?.clone(), member.id?);
+        let may_vote = runs_here(member) && has_caught_up(member, snapshot);
+        may_vote.then_some(Step::Promote { pod, id })
+    });
+    caught_up.map_or(Next::Nothing, Next::Act)
 }
 
 /// The progress of a recorded replacement, for the settlement of its grant. That it was undone is
@@ -258,9 +287,7 @@ fn join(
     if !added.learner {
         return settled(snapshot, facts, record);
     }
-    let learns = |member: &&Member| member.condition == Condition::Learning;
-    let learner = member.filter(learns);
-    let runs_here = learner.is_some_and(|m| m.pod.as_ref().is_some_and(|pod| !pod.terminating));
+    let learner = member.filter(|member| member.condition == Condition::Learning);
     let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
     let on_claim = facts.is_on_no_claim(&pod)
         || matches!(
@@ -270,14 +297,25 @@ fn join(
                 ..
             })
         );
-    if runs_here && on_claim && of_another {
+    if learner.is_some_and(runs_here) && on_claim && of_another {
         return Ok(Step::RecordVolume { pod, id: added.id });
     }
-    let behind = learner.and_then(|member| member.lag);
-    if behind.is_some_and(|behind| behind <= snapshot.policy.lag_bound) {
+    if learner.is_some_and(|learner| has_caught_up(learner, snapshot)) {
         return Ok(Step::Promote { pod, id: added.id });
     }
+    let behind = learner.and_then(|member| member.lag);
     Err(Refusal::Joining { behind })
+}
+
+/// Whether the member is in a pod that stays.
+fn runs_here(member: &Member) -> bool {
+    member.pod.as_ref().is_some_and(|pod| !pod.terminating)
+}
+
+/// Whether the member is a learner that follows the leader as closely as a voter has to.
+fn has_caught_up(member: &Member, snapshot: &Snapshot) -> bool {
+    let is_close = |lag| lag <= snapshot.policy.lag_bound;
+    member.condition == Condition::Learning && member.lag.is_some_and(is_close)
 }
 
 /// The steps for a new member that has started once and whose pod waits all the same: its volume

@@ -24,7 +24,7 @@ pub enum Next {
 }
 
 /// A step of a replacement. Each is a single effect, which may have happened already. `Display` is
-/// a sentence. The numbers are those of docs/replacement.md.
+/// a sentence. The numbers are those of docs/data.md.
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]

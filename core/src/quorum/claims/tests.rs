@@ -455,6 +455,7 @@ fn the_claim_of_a_pod_that_waits_for_a_node_goes_only_with_its_member() {
     let probe = &mut observation.round.probes[2];
     *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
     observation.pods[2].etcd_ready = false;
+    observation.pods[2].containers = Containers::AllTerminated { finished: false };
     let asked = |waiting: bool, actor| {
         let deletion = ClaimDeletion {
             claim: "data-etcd-2".into(),
@@ -478,4 +479,22 @@ fn the_claim_of_a_pod_that_waits_for_a_node_goes_only_with_its_member() {
     assert_eq!(reason.slug(), "claim-awaited");
     let said = reason.to_string();
     assert!(said.contains("qdb etcd quorumgate.io/replace="), "{said}");
+}
+
+/// A restart takes seconds, in which nothing serves from the claim.
+#[test]
+fn the_claim_of_a_member_that_restarts_stays_like_that_of_one_that_serves() {
+    let mut observation = example::healthy("etcd", 3);
+    let probe = &mut observation.round.probes[2];
+    *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+    observation.pods[2].etcd_ready = false;
+    for containers in [Containers::Running, Containers::Creating] {
+        observation.pods[2].containers = containers;
+        let verdict = ask(&observation, &Grants::default(), 2);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+        assert_eq!(slug(&verdict), "claim-awaited");
+    }
+    observation.pods[2].terminating = true;
+    let verdict = ask(&observation, &Grants::default(), 2);
+    assert_eq!(slug(&verdict), "claim-awaited");
 }

@@ -31,13 +31,15 @@ pub(in crate::quorum) use requests::by_override;
 /// A rule. The result is `None` if the rule does not apply.
 type Rule = fn(&Request<'_>) -> Option<Verdict>;
 
-/// Rules 5 to 9, in order. Restarts in place are refused after rule 7. While data is lost, all
+/// Rules 5 to 9, in order. Restarts in place are refused after rule 7, and pods whose successors
+/// would leave the cluster. While data is lost, all
 /// stay after rule 8.
-const BEFORE_MEMBERS: [Rule; 7] = [
+const BEFORE_MEMBERS: [Rule; 8] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
     requests::rule_7_not_a_member,
     requests::restart_in_place,
+    requests::forces_new_cluster,
     requests::rule_8_shared_cluster,
     requests::lost_data,
     requests::rule_9_untrusted_ledger,

@@ -133,6 +133,7 @@ impl Setting {
             }
             ["ledger", "suspended"] => around.ledger = Trust::Untrusted { remaining: None },
             ["no", "budget"] => around.scope = Scope::NoLedger,
+            ["template", "forces", "a", "new", "cluster"] => around.forces_new_cluster = true,
             ["no", "definition"] => around.scope = Scope::NoDefinition,
             ["not", "enrolled"] => around.scope = Scope::Foreign,
             ["override", "on", what] => {

@@ -41,7 +41,7 @@ pub(super) fn next(
                 Next::Act(step) => Some(translated(step, &facts)),
                 Next::Nothing | Next::Wait { .. } => {
                     let list = facts.list.as_deref();
-                    let free = |n: &usize| !must_wait(scene.volumes, *n, list);
+                    let free = |n: &usize| !must_wait(Volumes::of(&scene), *n, list);
                     let n = held(&scene).iter().find(free)?;
                     Some((u8::try_from(n).unwrap(), Step::Release))
                 }
@@ -50,12 +50,25 @@ pub(super) fn next(
     )
 }
 
+/// The volumes of all members.
+#[derive(Clone, Copy)]
+pub(crate) struct Volumes {
+    pub(crate) of: [Volume; MEMBERS],
+    /// Whether the pods are the volumes.
+    pub(crate) in_pods: bool,
+}
+
+impl Volumes {
+    fn of(scene: &Scene) -> Self {
+        Self {
+            of: scene.volumes,
+            in_pods: scene.in_pods,
+        }
+    }
+}
+
 /// Whether the identity guard keeps the pod of a member from starting.
-pub(crate) fn must_wait(
-    volumes: [Volume; MEMBERS],
-    n: usize,
-    list: Option<&[ListedMember]>,
-) -> bool {
+pub(crate) fn must_wait(volumes: Volumes, n: usize, list: Option<&[ListedMember]>) -> bool {
     let start = Start {
         set: NAME,
         pod: &pod_name(n),
@@ -78,8 +91,12 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         let facts = ClaimFacts {
             state: claim(scene.volumes[n], n),
             lost: matches!(scene.volumes[n], Volume::Failed | Volume::FailedGoing),
-            volume: finding(scene.volumes, n),
-            place: Place::Claim,
+            volume: finding(Volumes::of(scene), n),
+            place: if scene.in_pods {
+                Place::Pod
+            } else {
+                Place::Claim
+            },
         };
         (pod_name(n), facts)
     };
@@ -95,7 +112,11 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         handover: Handover::Possible,
         list: confirmed_list(&snapshot, &observation.round),
         versions: versions.map(|_| VERSION.parse().unwrap()).collect(),
-        claims: members().map(claim_of).collect(),
+        // Without a pod nothing stands for the claim.
+        claims: members()
+            .filter(|n| !scene.in_pods || scene.volumes[*n] != Volume::None)
+            .map(claim_of)
+            .collect(),
         held_pods: held(scene).iter().map(|n| uid(n, true)).collect(),
         // Every pod of the model starts as the gate lets it.
         failing_pods: std::iter::empty().collect(),
@@ -128,15 +149,20 @@ fn claim(volume: Volume, n: usize) -> ClaimState {
 }
 
 /// The volume of a member, compared with the one on record.
-fn finding(volumes: [Volume; MEMBERS], n: usize) -> VolumeFinding {
-    let bound = |n: usize, own: bool| Bound {
-        claim_uid: claim_uid(n, own),
-        volume_id: Some(format!("volume-{n}-{own}")),
-        directory: None,
+fn finding(volumes: Volumes, n: usize) -> VolumeFinding {
+    let bound = |n: usize, own: bool| {
+        if volumes.in_pods {
+            return Bound::in_pod(uid(n, own).as_str());
+        }
+        Bound {
+            claim_uid: claim_uid(n, own),
+            volume_id: Some(format!("volume-{n}-{own}")),
+            directory: None,
+        }
     };
     let is_own = |n: usize| {
         !matches!(
-            volumes[n],
+            volumes.of[n],
             Volume::None | Volume::Blank | Volume::New | Volume::Stale
         )
     };
@@ -154,7 +180,7 @@ fn finding(volumes: [Volume; MEMBERS], n: usize) -> VolumeFinding {
         claim_uid: claim_uid(n, true),
         ..bound(n, is_own(n))
     };
-    let there = (volumes[n] != Volume::None).then_some(&present);
+    let there = (volumes.of[n] != Volume::None).then_some(&present);
     volume_finding(&recorded, &pod_name(n), there)
 }
 

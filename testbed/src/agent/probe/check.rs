@@ -1,6 +1,6 @@
 //! An attempt of a probe or of a hook: exec, HTTP, HTTPS, TCP.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) struct Target {
     /// The container's directory.
     pub dir: ContainerDir,
     /// The pod's address.
-    pub ip: Ipv4Addr,
+    pub ip: IpAddr,
     /// The container's spec, for named ports.
     pub container: Container,
 }

@@ -19,7 +19,12 @@ pub(super) async fn get(host: &str, port: u16, action: &HTTPGetAction) -> anyhow
     let stream = TcpStream::connect((host, port))
         .await
         .with_context(|| format!("dial tcp {host}:{port}"))?;
-    let request = request(&format!("{host}:{port}"), action);
+    let authority = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    let request = request(&authority, action);
     let status = if action.scheme.as_deref() == Some("HTTPS") {
         let name = ServerName::try_from(host.to_owned())?;
         let stream = CONNECTOR

@@ -51,7 +51,7 @@ fn view(containers: Vec<ContainerView>) -> PodView {
     PodView {
         containers,
         place: Some(Placement {
-            ip,
+            ip: ip.into(),
             host_ip: Ipv4Addr::new(127, 64, 0, 1),
         }),
         accepted_at: Timestamp::UNIX_EPOCH,

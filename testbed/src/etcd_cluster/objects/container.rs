@@ -70,17 +70,22 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
 
 pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
     let (scheme, peer_scheme) = (spec.scheme(), spec.peer_tls().scheme());
+    let address = if spec.ipv6 {
+        "[$(POD_IP)]"
+    } else {
+        "$(POD_IP)"
+    };
     let host = if spec.clients_by_address {
-        "$(POD_IP)".to_owned()
+        address.to_owned()
     } else {
         spec.host(namespace, "$(POD_NAME)")
     };
     let mut arguments = vec![
         format!("--name={}", spec.member_name("$(POD_NAME)")),
         format!("--data-dir={DATA}/new.etcd"),
-        format!("--listen-client-urls={scheme}://$(POD_IP):2379"),
-        format!("--listen-peer-urls={peer_scheme}://$(POD_IP):2380"),
-        "--listen-metrics-urls=http://$(POD_IP):2381".to_owned(),
+        format!("--listen-client-urls={scheme}://{address}:2379"),
+        format!("--listen-peer-urls={peer_scheme}://{address}:2380"),
+        format!("--listen-metrics-urls=http://{address}:2381"),
         format!("--advertise-client-urls={scheme}://{host}:2379"),
         format!(
             "--initial-advertise-peer-urls={}",

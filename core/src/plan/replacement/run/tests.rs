@@ -623,6 +623,35 @@ fn an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed() 
     assert_eq!(record.old_id, None);
 }
 
+/// A replacement whose record went with its budget after the learner was added. The claim says
+/// whose data it has, and that is on record again.
+#[test]
+fn a_learner_that_waits_for_a_pod_on_the_data_of_a_removed_member_is_replaced() {
+    let mut world = World::of(3);
+    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+    for _ in 0..3 {
+        world.step();
+    }
+    let learner = world.list.last().unwrap().clone();
+    assert!(learner.learner && learner.name.is_empty());
+    world.facts.record = None;
+    world.facts.request = None;
+    world.facts.mode = Mode::Auto;
+    world.grants = Grants::default();
+    let mut volume = |volume| {
+        world.facts.claims.get_mut(&TARGET.into()).unwrap().volume = volume;
+        world.said()
+    };
+    assert_eq!(volume(VolumeFinding::Unknown), "nothing");
+    assert_eq!(volume(VolumeFinding::AsRecorded), "grant");
+    let Next::Act(Step::Grant { record, proof }) = world.next() else {
+        panic!("{:?}", world.next());
+    };
+    assert_eq!(proof, Some(Proof::Removed));
+    assert_eq!(record.old_id, Some(learner.id));
+    assert!(record.old_claim.is_some() && record.old_pod.is_some());
+}
+
 /// No voter leaves, so the only one that is left need not be spared.
 #[test]
 fn removed_members_come_back_beside_the_only_voter_that_is_left() {
@@ -936,6 +965,39 @@ fn a_volume_that_fails_under_the_new_member_is_given_up_as_the_old_one_was() {
     assert_eq!(world.said(), "delete-pod");
 }
 
+/// As where the budget is deleted in the middle of a replacement.
+#[test]
+fn a_learner_whose_record_is_gone_is_promoted_and_one_that_lost_its_data_is_replaced() {
+    let forgotten = || {
+        let mut world = World::started();
+        let seq = world.grants.last_seq();
+        world.grants = world.grants.settle(&TARGET.into(), seq).unwrap();
+        (world.facts.record, world.facts.request) = (None, None);
+        world
+    };
+    let mut world = forgotten();
+    assert_eq!(world.said(), "promote");
+    world.facts.mode = Mode::Off;
+    assert_eq!(world.said(), "nothing");
+    let mut world = forgotten();
+    world.silence(1);
+    assert_eq!(world.said(), "nothing", "etcd-1 is needed");
+    let mut world = forgotten();
+    world.observation.replicas = 2;
+    assert_eq!(world.said(), "nothing", "it may be a learner on purpose");
+    let mut world = forgotten();
+    world.observation.scaled_out_for = Some(Duration::ZERO);
+    assert_eq!(world.said(), "nothing", "somebody scales out");
+
+    let mut world = forgotten();
+    world.recreate();
+    world.pod().recorded_id = Some(MemberId(FIRST_NEW));
+    // The new budget has seen two voters.
+    world.observation.expected.voters = 2;
+    world.facts.request = Some(TARGET.into());
+    assert_eq!(world.said(), "grant");
+}
+
 #[test]
 fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created() {
     let mut world = World::of(3);
@@ -1215,11 +1277,15 @@ fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address
         TARGET,
         "https://other:2380"
     ))));
-    assert!(!gone(&|w| w.list.push(listed(
-        9,
-        "",
-        "https://etcd-2.etcd:2380"
-    ))));
+    let expected = listed(9, "", "https://etcd-2.etcd:2380");
+    let on = |volume: VolumeFinding| {
+        gone(&|w| {
+            w.list.push(expected.clone());
+            w.facts.claims.get_mut(&TARGET.into()).unwrap().volume = volume.clone();
+        })
+    };
+    assert!(on(VolumeFinding::AsRecorded), "on old data it never starts");
+    assert!(!on(VolumeFinding::Unknown));
     assert!(gone(&|w| w.list.push(listed(
         9,
         "",

@@ -1,0 +1,109 @@
+//! A member in the status of a budget.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use quorumgate_core::quorum::PodName;
+
+/// A member of the etcd cluster, as the gate last saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// Name of the member in etcd, or of its pod where etcd names none.
+    pub name: String,
+    /// Name of the member's pod, whether or not the pod exists. Absent for an external member,
+    /// which has no pod of this StatefulSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// UID of the pod that was seen.
+    #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
+    pub pod_uid: Option<String>,
+    /// Member id in etcd, hexadecimal.
+    #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
+    pub member_id: Option<String>,
+    /// Whether the member is a voter or a learner.
+    pub role: MemberRole,
+    /// Whether the member proved, when it was last asked, that it takes part in the quorum.
+    pub serving: bool,
+    /// Why the member does not serve. Absent where it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Revision of the pod's template (its label controller-revision-hash).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Raft entries that the member is behind the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<i64>,
+    /// Size of the member's database in bytes.
+    #[serde(
+        default,
+        rename = "dbSizeBytes",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub db_size: Option<i64>,
+    /// Bytes of the database that are in use. A defragmentation frees the rest.
+    #[serde(
+        default,
+        rename = "dbSizeInUseBytes",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub db_size_in_use: Option<i64>,
+    /// Space quota of the database in bytes. Absent where this version of etcd does not report it.
+    #[serde(
+        default,
+        rename = "dbSizeQuotaBytes",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub db_size_quota: Option<i64>,
+    /// Where the member has its data: on a claim of its own (`Claim`), on one that others have
+    /// their data on, too (`SharedClaim`), in a directory of its node (`Node`), in its pod (`Pod`),
+    /// or nobody can tell (`Unknown`). Absent for an external member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DataPlace")]
+    pub data: Option<DataPlace>,
+    /// Alarms of etcd against the member: `NOSPACE`, `CORRUPT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<String>,
+    /// Client URLs of an external member.
+    #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
+    pub client_urls: Vec<String>,
+}
+
+/// The place of a member's data.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, derive_more::Display,
+)]
+pub enum DataPlace {
+    /// A claim of its own.
+    #[display("on a claim of its own")]
+    Claim,
+    /// A claim on which others have their data, too.
+    #[display("on a claim that members share")]
+    SharedClaim,
+    /// A directory of the node, to which the next pod is bound.
+    #[display("in a directory of its node")]
+    Node,
+    /// The pod, with which the data goes.
+    #[display("in its pod")]
+    Pod,
+    /// An unknown place.
+    #[display("in a place that is not known")]
+    Unknown,
+}
+
+impl MemberStatus {
+    /// Whether the member is external: it was last seen without a pod, and no pod of the
+    /// StatefulSet `set` can have its name.
+    pub fn is_external_to(&self, set: &str) -> bool {
+        self.pod.is_none() && PodName::of_member(set, &self.name).is_none()
+    }
+}
+
+/// The role of a member in the quorum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberRole {
+    /// A voter counts towards the quorum.
+    Voter,
+    /// A learner does not count towards the quorum until it is promoted.
+    Learner,
+}

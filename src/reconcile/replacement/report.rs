@@ -1,0 +1,395 @@
+//! The report on replacements and on pods that are kept from starting: the condition
+//! `DataProtected`.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource as _};
+use serde_json::json;
+use tracing::warn;
+
+use super::gather::Input;
+use crate::api::DataPlace;
+use crate::api::names::{HELD, IDENTITY, REPLACE, SAFE_TO_EVICT};
+use crate::causes::causes;
+use crate::observe::MemberClaim;
+use crate::plan::replacement::{MembershipBy, Mode, Next, Proof, Refusal};
+use crate::quorum::{ClaimState, PodName, PodUid, VolumeFinding};
+use crate::reconcile::condition::ConditionText;
+use crate::reconcile::look::Look;
+use crate::reconcile::run::Run;
+use crate::reconcile::volumes::places;
+use crate::telemetry::events::{Notice, Severity};
+
+/// Tells each pod that waits for the gate's scheduling gate why: by an Event, of which a repeated
+/// one is written once a minute at most, and by a condition.
+pub(super) async fn tell_held(run: &Run, look: &Look, input: &Input) {
+    for (pod, uid) in &input.held {
+        let Some(object) = look.view.pod(pod) else {
+            continue;
+        };
+        let volume = input.facts.claims.get(pod).map(|claim| &claim.volume);
+        let why = match volume {
+            Some(VolumeFinding::Wrong { difference, .. }) => format!("it has {difference}"),
+            Some(VolumeFinding::Unknown | VolumeFinding::AsRecorded) | None => {
+                "the data of its member is not known to be on its volume".to_owned()
+            }
+        };
+        let note = format!(
+            "the scheduling gate {IDENTITY} holds {pod}, because {why}. {pod} starts when its \
+             member is replaced ({REPLACE} on the budget), when it has its volume again, or \
+             with all others as a new cluster (quorumgate.io/intent: bootstrap)"
+        );
+        if !says(object, &note) {
+            let cluster = &look.page.cluster;
+            let told = say_held(run, &cluster.namespace, (pod, uid), Some(&note)).await;
+            if let Err(error) = told {
+                let because = causes(&error);
+                warn!(%cluster, %pod, because, "cannot write the pod's condition");
+            }
+        }
+        run.events.notify(Notice {
+            regarding: object.object_ref(&()),
+            severity: Severity::Warning,
+            reason: KEPT.to_owned(),
+            action: "Hold",
+            note,
+        });
+    }
+}
+
+/// Whether the pod's condition says this.
+fn says(pod: &Pod, note: &str) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let mut conditions = conditions.unwrap_or_default().iter();
+    conditions.any(|c| c.type_ == HELD && c.message.as_deref() == Some(note))
+}
+
+/// The reason of the Event and of the condition.
+const KEPT: &str = "KeptFromStarting";
+
+/// Writes the condition of a pod that waits, with the words why. `None`: it waits no more.
+pub(super) async fn say_held(
+    run: &Run,
+    namespace: &str,
+    (pod, uid): (&PodName, &PodUid),
+    why: Option<&str>,
+) -> kube::Result<()> {
+    let pods: Api<Pod> = Api::namespaced(run.client.clone(), namespace);
+    let change = json!({
+        "metadata": {"uid": uid.as_str()},
+        "status": {"conditions": [{
+            "type": HELD,
+            "status": if why.is_some() { "True" } else { "False" },
+            "reason": if why.is_some() { KEPT } else { "Released" },
+            "message": why.unwrap_or_default(),
+            "lastTransitionTime": run.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }]},
+    });
+    let (params, change) = (PatchParams::default(), Patch::Strategic(&change));
+    pods.patch_status(pod.as_str(), &params, &change)
+        .await
+        .map(drop)
+}
+
+/// The condition.
+pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
+    let facts = &input.facts;
+    let told = |(pod, _): &(PodName, _)| match facts.claims.get(pod).map(|c| &c.volume) {
+        Some(VolumeFinding::Wrong { difference, .. }) => format!("{pod} (it has {difference})"),
+        Some(VolumeFinding::Unknown | VolumeFinding::AsRecorded) | None => pod.to_string(),
+    };
+    let held: Vec<String> = input.held.iter().map(told).collect();
+    let mut more = String::new();
+    if !held.is_empty() {
+        more = format!(
+            " Kept from starting under an identity whose data they do not have: {}. They start when \
+             their members are replaced, when they have their volumes again, or all of them as a new \
+             cluster by quorumgate.io/intent: bootstrap.",
+            held.join(", ")
+        );
+    }
+    let terminating = terminating(&input.claims);
+    let is_guarded = facts.membership == MembershipBy::Gate && look.page.cluster_id().is_some();
+    if let Some(guarded) = &look.page.budget().metadata.creation_timestamp
+        && is_guarded
+    {
+        more.extend(unasked(look.view.pods(), guarded.0));
+    }
+    let unsaid = more.clone();
+    if let Some((_, text)) = &terminating {
+        more = format!("{more} The {text}");
+    }
+    match next {
+        Next::Wait { pod, because, .. } if facts.record.is_some() => (
+            "False",
+            "Replacing",
+            format!("{pod} is being replaced: {because}.{more}"),
+        ),
+        // What nobody is to mend is said only where pods wait for it.
+        Next::Wait {
+            pod,
+            proof,
+            because,
+        } if facts.mode != Mode::Off || !held.is_empty() || *proof == Some(Proof::CrashLoop) => {
+            let why = proof
+                .as_ref()
+                .map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
+            let record = look.page.volume_records().get(pod).map(|record| record.id);
+            let id = look.snapshot.member(pod).and_then(|m| m.id).or(record);
+            let own = match (because, id) {
+                (Refusal::NotRequested, Some(id)) => {
+                    let cluster = &look.page.cluster;
+                    let (namespace, name) = (&cluster.namespace, &cluster.name);
+                    format!(" kubectl -n {namespace} annotate qdb {name} {REPLACE}={id}.")
+                }
+                _ => String::new(),
+            };
+            let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{own}{more}");
+            let reason = match (proof, because) {
+                (Some(Proof::CrashLoop), Refusal::Off | Refusal::NotRequested) => "CrashLoop",
+                _ => reason_of(because),
+            };
+            ("False", reason, text)
+        }
+        Next::Wait { .. } | Next::Nothing | Next::Act(_) => {
+            if let Some(asked) = &input.unknown_request {
+                let text = format!(
+                    "the annotation {REPLACE} asks for the member {asked:?}, and etcd has no member of this id.{more}"
+                );
+                return ("False", "NoSuchMember", text);
+            }
+            if !look.snapshot.accused.is_empty() && facts.mode != Mode::Off {
+                let data = facts.data;
+                let text = format!(
+                    "no member is replaced: {}.{more}",
+                    Refusal::NotShown { data }
+                );
+                return ("False", "NotShown", text);
+            }
+            if !held.is_empty() {
+                return ("False", "KeptFromStarting", more.trim().to_owned());
+            }
+            if let Some((reason, text)) = terminating {
+                return ("False", reason, format!("the {text}{unsaid}"));
+            }
+            if let Some(why) = &input.cannot_join {
+                let text = format!(
+                    "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}.{more}"
+                );
+                return ("False", "StateNotSet", text);
+            }
+            let members = look.snapshot.members.len();
+            let text = format!("none of {members} members has to be replaced");
+            let elsewhere = elsewhere(&places(look));
+            let reason = if elsewhere.is_empty() {
+                "NothingToReplace"
+            } else {
+                "NotOnOwnClaims"
+            };
+            ("True", reason, format!("{text}{elsewhere}.{more}"))
+        }
+    }
+}
+
+/// The words about members whose data is not on claims of their own, and what that means for each.
+fn elsewhere(places: &BTreeMap<PodName, DataPlace>) -> String {
+    let of = |place: DataPlace| {
+        let pods = places.iter().filter(|(_, own)| **own == place);
+        let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
+        (!pods.is_empty()).then(|| {
+            let meaning = match place {
+                DataPlace::Claim => return String::new(),
+                DataPlace::SharedClaim => "one volume that is lost takes all of it",
+                DataPlace::Node => {
+                    "the next pod of each is bound to that node, and a node that is lost takes it"
+                }
+                DataPlace::Pod => "it goes with the pod",
+                DataPlace::Unknown => "name etcd's data directory by --data-dir",
+            };
+            format!("; the data of {} is {place}: {meaning}", pods.join(", "))
+        })
+    };
+    [
+        DataPlace::SharedClaim,
+        DataPlace::Node,
+        DataPlace::Pod,
+        DataPlace::Unknown,
+    ]
+    .into_iter()
+    .filter_map(of)
+    .collect()
+}
+
+/// The words about claims and volumes that terminate under their members, with the reason. `None`
+/// if none does.
+fn terminating(claims: &BTreeMap<PodName, MemberClaim>) -> Option<(&'static str, String)> {
+    let of = |leaves: &dyn Fn(&MemberClaim) -> bool| {
+        let pods = claims.iter().filter(|(_, claim)| leaves(claim));
+        let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
+        (!pods.is_empty()).then(|| pods.join(", "))
+    };
+    let advice = format!(
+        "Replace one member after another: annotate the budget with {REPLACE} and the member's id."
+    );
+    let claims = of(&|claim| {
+        matches!(
+            claim.state,
+            ClaimState::Here {
+                terminating: true,
+                ..
+            }
+        )
+    });
+    if let Some(pods) = claims {
+        let text = format!(
+            "claims of {pods} are being deleted, and the data of each goes with its pod. Leave \
+             the finalizer kubernetes.io/pvc-protection. {advice}"
+        );
+        return Some(("ClaimTerminating", text));
+    }
+    of(&|claim| !claim.leaving.is_empty()).map(|pods| {
+        let text = format!(
+            "volumes of {pods} are being deleted, and each goes with its claim, whatever its \
+             reclaim policy. Leave the finalizer kubernetes.io/pv-protection. {advice}"
+        );
+        ("VolumeTerminating", text)
+    })
+}
+
+/// How long after its budget a pod may be created without the gate, which learns of the budget by
+/// its watch.
+const LEARNT: SignedDuration = SignedDuration::from_secs(60);
+
+/// The words about pods that were created without the gate, whose webhook for new pods fails open.
+/// `guarded`: the creation of the budget.
+fn unasked(pods: &[Pod], guarded: Timestamp) -> Option<String> {
+    let is_unasked = |pod: &&Pod| {
+        let metadata = &pod.metadata;
+        let made = metadata.creation_timestamp.as_ref();
+        let annotations = metadata.annotations.as_ref();
+        let is_marked = annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT));
+        made.is_some_and(|made| made.0 > guarded + LEARNT) && !is_marked
+    };
+    let pods = pods.iter().filter(is_unasked);
+    let pods: Vec<&str> = pods.filter_map(|p| p.metadata.name.as_deref()).collect();
+    (!pods.is_empty()).then(|| {
+        format!(
+            " The gate did not answer in time when {} started, so nobody compared the volume with \
+             the one on record before.",
+            pods.join(", ")
+        )
+    })
+}
+
+/// The reason of the condition while a member that is to be replaced waits.
+fn reason_of(because: &Refusal) -> &'static str {
+    match because {
+        Refusal::Hindered(_) => "Hindered",
+        Refusal::Off => "Off",
+        Refusal::NotRequested => "NotRequested",
+        Refusal::MayRecover { .. } => "CrashLoop",
+        Refusal::Owner => "Owner",
+        Refusal::OnNode => "OnNode",
+        Refusal::SharedClaim => "SharedClaim",
+        Refusal::NoSuchMember => "NoSuchMember",
+        Refusal::NoList => "NoList",
+        Refusal::TooFewVoters { .. } => "TooFewVoters",
+        Refusal::SeveralRemoved { .. } => "SeveralRemoved",
+        Refusal::NotAllServing { .. } => "NotAllServing",
+        Refusal::Learner { .. } => "Learner",
+        Refusal::Corrupt { .. } => "Corrupt",
+        Refusal::OtherDiffers { .. } => "OtherDiffers",
+        Refusal::Mistaken { .. } => "Mistaken",
+        Refusal::NotShown { .. } => "NotShown",
+        Refusal::VersionUnknown => "VersionUnknown",
+        Refusal::NoTrace => "NoTrace",
+        Refusal::PeerUrlsUnknown => "PeerURLsUnknown",
+        Refusal::NoHeir => "NoHeir",
+        Refusal::Recreation | Refusal::Joining { .. } => "Replacing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_no_claim_of_its_own_is_told_with_what_that_means() {
+        let places = |all: &[DataPlace]| {
+            let named = all.iter().enumerate();
+            named
+                .map(|(n, place)| (PodName::new(format!("etcd-{n}")), *place))
+                .collect()
+        };
+        assert_eq!(elsewhere(&places(&[DataPlace::Claim; 3])), "");
+        let told = elsewhere(&places(&[
+            DataPlace::Pod,
+            DataPlace::Claim,
+            DataPlace::Node,
+            DataPlace::Pod,
+        ]));
+        assert_eq!(
+            told,
+            "; the data of etcd-2 is in a directory of its node: the next pod of each is bound to \
+             that node, and a node that is lost takes it; the data of etcd-0, etcd-3 is in its pod: it goes with the pod"
+        );
+    }
+
+    fn pod(name: &str, made: &str, annotations: &serde_json::Value) -> Pod {
+        let metadata = json!({"name": name, "creationTimestamp": made, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn pods_that_the_gate_had_no_say_in_are_named() {
+        let guarded = "2026-01-01T00:00:00Z".parse().unwrap();
+        let marked = json!({SAFE_TO_EVICT: "false"});
+        let pods = [
+            pod("etcd-0", "2025-12-31T00:00:00Z", &json!({})),
+            pod("etcd-1", "2026-01-01T00:05:00Z", &marked),
+        ];
+        assert_eq!(unasked(&pods, guarded), None);
+        let pods = [pod("etcd-2", "2026-01-01T00:05:00Z", &json!({}))];
+        let told = unasked(&pods, guarded).unwrap();
+        assert!(told.contains("when etcd-2 started"), "{told}");
+    }
+
+    #[test]
+    fn a_claim_or_a_volume_that_terminates_is_said_with_what_to_do() {
+        let mut claim = MemberClaim {
+            name: "data-etcd-2".to_owned(),
+            wal: None,
+            state: ClaimState::Here {
+                uid: "claim".to_owned(),
+                terminating: false,
+            },
+            volume: None,
+            lost: false,
+            leaving: Vec::new(),
+            place: crate::plan::replacement::Place::Claim,
+            made: None,
+            note: None,
+        };
+        let told = |claim: &MemberClaim| {
+            let claims = BTreeMap::from([(PodName::new("etcd-2"), claim.clone())]);
+            terminating(&claims)
+        };
+        assert_eq!(told(&claim), None);
+        claim.leaving = vec!["pv-1".to_owned()];
+        let (reason, text) = told(&claim).unwrap();
+        assert_eq!(reason, "VolumeTerminating");
+        assert!(
+            text.contains("volumes of etcd-2") && text.contains(REPLACE),
+            "{text}"
+        );
+        claim.state = ClaimState::Here {
+            uid: "claim".to_owned(),
+            terminating: true,
+        };
+        assert_eq!(told(&claim).unwrap().0, "ClaimTerminating");
+    }
+}

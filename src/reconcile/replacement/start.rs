@@ -1,0 +1,123 @@
+//! Pods that wait and need not wait any more, and the beginning of a new cluster.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use kube::ResourceExt;
+
+use super::gather::{Input, some_serve};
+use super::step::Step;
+use crate::ledger::StatusUpdate;
+use crate::observe::{EtcdContainer, Observer, finding, joining};
+use crate::plan::replacement::expected_in;
+use crate::quorum::{PodName, PodUid, VolumeRecord};
+use crate::reconcile::look::{Look, ReconcileError};
+use crate::reconcile::operation::Turn;
+
+/// The start of the first pod that waits and need not wait any more. Where a new cluster begins,
+/// the old one is forgotten first, and a pod that was made to join it is created anew.
+pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<Step> {
+    let Look {
+        page,
+        view,
+        snapshot,
+        ..
+    } = look;
+    let list = input.facts.list.as_deref();
+    let some_serve = some_serve(snapshot);
+    let begun = begun(look);
+    let may_start = |(pod, uid): &&(PodName, PodUid)| {
+        let claim = input.claims.get(pod);
+        let found = finding(page, pod, claim, &input.notes);
+        let seen = (list, snapshot);
+        let on_its_own = observer.may_start(page, view, pod, &found, seen, some_serve);
+        on_its_own || begun.contains(uid.as_str())
+    };
+    let Some((pod, uid)) = input.held.iter().find(may_start) else {
+        return start_anew(observer, look, some_serve);
+    };
+    let (pod, uid) = (pod.clone(), uid.clone());
+    let set = view.stateful_set();
+    let is_of_new = begun.contains(uid.as_str());
+    if !some_serve && !is_of_new && observer.bootstraps(page.budget(), set) {
+        let held = input.held.iter().map(|(_, uid)| uid.clone());
+        return Some(Step::BeginAnew(held.collect()));
+    }
+    let joins = |pod: &Pod| is_to_join(pod, set, view.etcd_container());
+    Some(if is_of_new && view.pod(&pod).is_some_and(joins) {
+        Step::CreateAnew { pod, uid }
+    } else {
+        Step::Start { pod, uid }
+    })
+}
+
+/// The UIDs of the pods with which a new cluster begins.
+fn begun(look: &Look) -> BTreeSet<&str> {
+    let begun = look.page.status().map(|status| &status.begins_anew);
+    let begun = begun.into_iter().flatten();
+    begun.map(String::as_str).collect()
+}
+
+/// The step where a new cluster begins and pods have started already that were made to join the old
+/// one: the old one is forgotten, and those pods are created anew, one after another.
+fn start_anew(observer: &Observer, look: &Look, some_serve: bool) -> Option<Step> {
+    let (view, set) = (&look.view, look.view.stateful_set());
+    let begun = begun(look);
+    let exits = view.crash_loops();
+    let mut joining = view.pods().iter().filter_map(|pod| {
+        let uid = PodUid::new(pod.metadata.uid.clone()?);
+        let joins = is_to_join(pod, set, view.etcd_container());
+        let ends = exits.contains_key(&uid);
+        (joins && ends).then(|| (PodName::new(pod.name_any()), uid))
+    });
+    let is_begun = |(_, uid): &(PodName, PodUid)| begun.contains(uid.as_str());
+    if let Some((pod, uid)) = joining.clone().find(is_begun) {
+        let anew = Step::CreateAnew { pod, uid };
+        return (!look.snapshot.proves_quorum()).then_some(anew);
+    }
+    if some_serve || joining.next().is_none() || !observer.bootstraps(look.page.budget(), set) {
+        return None;
+    }
+    let all = view.pods().iter().filter_map(ResourceExt::uid);
+    Some(Step::BeginAnew(all.map(PodUid::new).collect()))
+}
+
+/// Records the volume of a member that etcd expects in a pod, before the pod starts. It may be
+/// created again before a look shows that the member serves.
+pub(super) async fn record_expected(
+    turn: &Turn<'_>,
+    input: &Input,
+    (pod, uid): (&PodName, &PodUid),
+) -> Result<(), ReconcileError> {
+    let page = &turn.look.page;
+    let list = input.facts.list.as_deref().unwrap_or_default();
+    let volume = input.claims.get(pod).and_then(|c| c.volume.clone());
+    let mut volumes = page.volume_records();
+    let expected = expected_in(&page.cluster.name, pod, list);
+    if let (Some(id), Some(volume), false) = (expected, volume, volumes.contains_key(pod)) {
+        let record = VolumeRecord {
+            id,
+            pod: uid.clone(),
+            volume,
+        };
+        volumes.insert(pod.clone(), record);
+        let update = StatusUpdate {
+            volumes: Some(volumes),
+            ..StatusUpdate::default()
+        };
+        turn.run.ledger().update(page, update).await?;
+    }
+    Ok(())
+}
+
+/// Whether the gate made the pod join a cluster: its etcd is given another state than in the
+/// template of its StatefulSet.
+fn is_to_join(pod: &Pod, set: Option<&StatefulSet>, named: Option<&str>) -> bool {
+    let joins = |spec: Option<&PodSpec>| {
+        let container = EtcdContainer::of(spec?, named).certain()?;
+        Some(matches!(joining(container), Ok(None)))
+    };
+    let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
+    joins(pod.spec.as_ref()) == Some(true) && joins(template) != Some(true)
+}

@@ -1,0 +1,300 @@
+//! The report on one cluster: what a look has shown, and what the operations say, in one write.
+//!
+//! Only the leader writes, so that all reports come from one replica. The write is a
+//! compare-and-swap. It is not made while this process judges the cluster, because reports must not
+//! starve grants.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::Resource as _;
+use tokio::time::Instant;
+use tracing::info;
+
+use super::backups::Backups;
+use super::enrol::made_here;
+use super::initialisations::Initialisations;
+use super::look::{Look, ReconcileError};
+use super::operation::{Report, Turn};
+use super::report::{self, ReportFacts, Urgency};
+use super::run::Run;
+use super::volumes::{Directories, Joins};
+use super::ways::Ways;
+use super::{rollout, strategy, volumes};
+use crate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
+use crate::ledger::{LedgerError, StatusUpdate};
+use crate::observe::{ObserveError, is_enrolled, opts_out, words_of_way};
+use crate::quorum::Trust;
+use crate::telemetry::events::{Notice, Severity};
+use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
+
+/// The shortest time between two writes of numbers.
+const NUMBERS: Duration = Duration::from_secs(10);
+/// The time for which looks have to show a loss of data before it is recorded.
+const LOSS_LASTS: Duration = Duration::from_secs(1);
+/// The time until the look that confirms a loss.
+const LOSS_AGAIN: Duration = Duration::from_secs(2);
+/// The pause while a judgement of the cluster is under way.
+const POLITE: Duration = Duration::from_millis(300);
+/// The most attempts to report a step while other clients write to the budget.
+const ATTEMPTS: u32 = 10;
+
+/// The reports on one cluster.
+#[derive(Default)]
+pub(super) struct Reports {
+    /// When this replica last wrote one.
+    written: Option<Instant>,
+    /// When the cluster was last shown whole, whether or not there was anything to write.
+    shown: Option<Instant>,
+    ways: Ways,
+    directories: Directories,
+    joins: Joins,
+    backups: Backups,
+    /// When a look first showed that data is lost, if the latest did, too.
+    lost_since: Option<Instant>,
+}
+
+impl Reports {
+    /// The time since the cluster was last shown, if it was.
+    pub(super) fn since_shown(&self, now: Instant) -> Option<Duration> {
+        self.shown.map(|at| now.saturating_duration_since(at))
+    }
+
+    /// The initialisations of the members' data.
+    pub(super) fn initialisations(&self) -> &Initialisations {
+        self.backups.initialisations()
+    }
+
+    /// Whether a write of this replica's own may have it look again soon. Each wakes the loop, and
+    /// numbers that change all the time are written every [`NUMBERS`].
+    pub(super) fn has_written_lately(&self, now: Instant) -> bool {
+        let written = self.written.map(|at| now.saturating_duration_since(at));
+        written.is_some_and(|since| since < 2 * NUMBERS)
+    }
+
+    /// Shows the cluster, with the reports of its operations, if anything has changed. Returns the
+    /// time until the next look that this needs.
+    pub(super) async fn show(
+        &mut self,
+        turn: &Turn<'_>,
+        reports: &[Report],
+    ) -> Result<Option<Duration>, ReconcileError> {
+        let Turn { run, look, .. } = *turn;
+        let now = run.clock.instant();
+        self.shown = Some(now);
+        let next_way = Box::pin(self.ways.after(run, look)).await;
+        self.backups.read(run, look).await;
+        let tolerance = look.snapshot.tolerance(&look.page.grants);
+        run.metrics.clusters.numbers(
+            turn.cluster,
+            ClusterNumbers {
+                disruptions_allowed: tolerance.disruptions_allowed().into(),
+                voters: tolerance.voters.into(),
+                serving: tolerance.serving.into(),
+            },
+        );
+        if run.ledger().locks().pending(turn.cluster) > 0 {
+            return Ok(Some(POLITE));
+        }
+        let update = self.update(run, look, now).await;
+        let before = look.page.status().cloned().unwrap_or_default();
+        let recorded = look.page.status_after(update.clone());
+        let mut after = self.after(turn, &recorded, reports)?;
+        if look.view.stateful_set().is_some() {
+            after.joins_by = Box::pin(self.joins.read(run, look)).await;
+        }
+        let budget = look.page.budget();
+        let state = ClusterState {
+            backups: self.backups.times(),
+            ..state(budget, &after)
+        };
+        run.metrics.clusters.state(turn.cluster, &state);
+        let urgency = if recorded == before {
+            report::urgency(&before, &after)
+        } else {
+            Urgency::Now
+        };
+        let since = self.written.map(|at| now.saturating_duration_since(at));
+        let rest = since.map_or(Duration::ZERO, |since| NUMBERS.saturating_sub(since));
+        let deferred = (urgency == Urgency::Numbers && !rest.is_zero()).then_some(rest);
+        if urgency != Urgency::None && deferred.is_none() {
+            let show = |status: &mut QuorumDisruptionBudgetStatus| *status = after.clone();
+            run.ledger().report(&look.page, update, show).await?;
+            self.written = Some(run.clock.instant());
+            tell(turn, &before, &after);
+        }
+        let loss = self.lost_since.map(|_| LOSS_AGAIN);
+        Ok([next_way, deferred, loss].into_iter().flatten().min())
+    }
+
+    /// Shows the step that was just made. The judge has written its grant since the look, and
+    /// others may write meanwhile. A later look would not show the step, so this is tried again.
+    pub(super) async fn show_step(
+        &mut self,
+        turn: &Turn<'_>,
+        reports: &[Report],
+    ) -> Result<(), ReconcileError> {
+        let ledger = turn.run.ledger();
+        let mut attempts = 0..ATTEMPTS;
+        while let (false, Some(page)) = (reports.is_empty(), ledger.read(turn.cluster).await?) {
+            let before = page.status().cloned().unwrap_or_default();
+            let mut after = before.clone();
+            for report in reports {
+                report(&mut after);
+            }
+            match ledger
+                .write_status(&page, |status| *status = after.clone())
+                .await
+            {
+                Err(LedgerError::Conflict) if attempts.next().is_some() => {}
+                written => {
+                    if written?.is_some() {
+                        tell(turn, &before, &after);
+                    }
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The findings of a look, for the record.
+    async fn update(&mut self, run: &Run, look: &Look, now: Instant) -> StatusUpdate {
+        let lost = look.snapshot.went_back;
+        self.lost_since = lost.map(|_| self.lost_since.unwrap_or(now));
+        let lasts = self
+            .lost_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= LOSS_LASTS);
+        let (budget, set) = (look.page.budget(), look.view.stateful_set());
+        StatusUpdate {
+            no_bootstrap: !run.observer.announces_bootstrap(budget, set),
+            lost: lost
+                .filter(|lost| lasts || lost.is_plain())
+                .map(|lost| (lost, run.clock.now())),
+            volumes: volumes::recorded(run, look).await,
+            directories: self.directories.read(run, look).await,
+            ..look.view.status_update(Some(&look.snapshot))
+        }
+    }
+
+    /// The status after this look. `recorded` is the status with what the look adds to the record.
+    fn after(
+        &self,
+        turn: &Turn<'_>,
+        recorded: &QuorumDisruptionBudgetStatus,
+        reports: &[Report],
+    ) -> Result<QuorumDisruptionBudgetStatus, ReconcileError> {
+        let Turn { run, look, .. } = *turn;
+        let (budget, set) = (look.page.budget(), look.view.stateful_set());
+        let generation = budget.metadata.generation;
+        let now = Time(run.clock.now());
+        let mut after = recorded.clone();
+        // The summary of the conditions comes last.
+        for report in reports {
+            report(&mut after);
+        }
+        let max_age = budget.spec.max_age_of_backups();
+        let max_age = max_age.map_err(ObserveError::Spec)?;
+        self.backups.show(
+            turn.cluster,
+            &mut after.conditions,
+            max_age,
+            generation,
+            &now,
+        );
+        ReportFacts {
+            snapshot: &look.snapshot,
+            round: &look.round,
+            grants: &look.page.grants,
+            trust: if budget.only_warns() {
+                Trust::Untrusted { remaining: None }
+            } else {
+                look.view.trust()
+            },
+            untrusted_because: recorded.ledger.untrusted_because.as_deref(),
+            force: &run.force(&turn.cluster.namespace),
+            way: look.view.way(),
+            told: &words_of_way(look.view.way(), &budget.spec.members),
+            advice: self.ways.advice(),
+            labelled: labelled(budget, set),
+            places: &volumes::places(look),
+            initial_states: &volumes::initial_states(run, look).unwrap_or_default(),
+            troubles: &look.view.troubles(),
+            generation,
+            now: &now,
+        }
+        .show(&mut after);
+        if let Some(way) = self.ways.to_record(recorded.way.as_deref()) {
+            after.way = Some(Box::new(way));
+        }
+        after.update_strategy = set.map(|set| strategy::shown(set, run.settings.features));
+        Ok(after)
+    }
+}
+
+/// Whether the StatefulSet has the label that enrols it. `None` where the label does not matter:
+/// the StatefulSet is gone or opts out, or somebody else wrote the budget.
+fn labelled(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> Option<bool> {
+    let set = set.filter(|set| made_here(budget) && !opts_out(set))?;
+    Some(is_enrolled(set))
+}
+
+/// Publishes the changes between two reports.
+fn tell(
+    turn: &Turn<'_>,
+    before: &QuorumDisruptionBudgetStatus,
+    after: &QuorumDisruptionBudgetStatus,
+) {
+    let Turn { run, look, .. } = *turn;
+    let (cluster, regarding) = (turn.cluster, look.page.budget().object_ref(&()));
+    for turned in report::turned(&before.conditions, &after.conditions) {
+        let known = before.conditions.iter().any(|c| c.type_ == turned.type_);
+        let good = turned.status == "True";
+        if !known && good {
+            continue;
+        }
+        // Said with the Events of the rollout below.
+        if turned.type_ == condition::PROGRESSING {
+            continue;
+        }
+        info!(
+            %cluster, condition = turned.type_, status = turned.status,
+            reason = turned.reason, message = turned.message, "condition"
+        );
+        // Operations say by Events of their own what they do. The first pods of every cluster start
+        // with `initial-cluster-state=new`.
+        if report::is_of_operation(turned) || turned.type_ == condition::INITIAL_STATE_SET {
+            continue;
+        }
+        run.events.notify(Notice {
+            regarding: regarding.clone(),
+            severity: if good {
+                Severity::Normal
+            } else {
+                Severity::Warning
+            },
+            reason: format!("{}{}", turned.type_, turned.status),
+            action: "Observe",
+            note: format!("{}: {}", turned.reason, turned.message),
+        });
+    }
+    rollout::announce(run, cluster, &regarding, before, after);
+}
+
+/// The facts that the metrics show of a budget besides the numbers of its cluster.
+fn state<'a>(
+    budget: &QuorumDisruptionBudget,
+    status: &'a QuorumDisruptionBudgetStatus,
+) -> ClusterState<'a> {
+    let causes = status.grants.iter().flat_map(|grant| &grant.causes);
+    let conditions = status.conditions.iter();
+    let conditions = conditions.map(|c| [&c.type_, &c.status, &c.reason].map(String::as_str));
+    ClusterState {
+        enforced: !budget.only_warns(),
+        open_grants: i64::try_from(status.grants.len()).unwrap_or(i64::MAX),
+        oldest_grant: causes.filter_map(|cause| cause.at.parse().ok()).min(),
+        conditions: conditions.collect(),
+        backups: Vec::new(),
+    }
+}
