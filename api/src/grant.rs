@@ -28,7 +28,7 @@ pub struct CauseStatus {
     /// The kind of disruption: Delete (also by eviction), Defragment or Replace (of its volume).
     #[schemars(extend("enum" = ["Delete", "Defragment", "Replace"]))]
     pub kind: String,
-    /// Delete: UID of the pod that may go.
+    /// Delete: UID of the pod that may be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// Delete: whether a rollout of the gate asked for it.

@@ -170,7 +170,7 @@ pub struct OrdinalRange {
 }
 
 impl RecordedScaleIn {
-    /// Whether a pod may go because of this scale-in: the pod of an ordinal of the StatefulSet with
+    /// Whether a pod may be deleted because of this scale-in: the pod of an ordinal of the StatefulSet with
     /// this UID, which now keeps pods for the ordinals `kept`.
     pub fn lets_go(&self, stateful_set_uid: &str, ordinal: Ordinal, kept: Ordinals) -> bool {
         self.stateful_set_uid == stateful_set_uid && scale_in_lets_go(&self.taken(), ordinal, kept)

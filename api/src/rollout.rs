@@ -67,7 +67,7 @@ pub enum NonServing {
     /// Replaces one after another.
     #[default]
     OneAtATime,
-    /// Replaces all at once that can go without risk to the quorum.
+    /// Replaces all at once whose deletion is no risk to the quorum.
     AllAtOnce,
 }
 

@@ -28,7 +28,7 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Voters that the majority is computed from: the voters in etcd's member list and the learners
-    /// that may go, or expectedMembers if that is more.
+    /// that may become voters, or expectedMembers if that is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voters: Option<i32>,
     /// Voters that serve and have no open grant.

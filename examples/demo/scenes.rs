@@ -122,7 +122,7 @@ async fn dead_member(stage: &Stage) -> Result<()> {
         !refused.succeeded(),
         "a healthy member could be deleted while another was broken"
     );
-    say("The broken one costs nothing and may go at any time:");
+    say("The broken one costs nothing and may be deleted at any time:");
     let allowed = stage.kubectl("delete pod etcd-2 --wait=false").await?;
     ensure!(
         allowed.succeeded(),

@@ -178,7 +178,7 @@ mod tests {
         };
         let details = StatusDetails {
             causes: vec![
-                cause("no-headroom", "pod db/etcd-0 cannot go now: …"),
+                cause("no-headroom", "pod db/etcd-0 cannot be deleted now: …"),
                 cause("member-not-serving", "etcd-2 (dead)"),
             ],
             name: "etcd-0".into(),
@@ -190,7 +190,7 @@ mod tests {
         let expected = Answer::Denied {
             code: 429,
             reason: "no-headroom".into(),
-            message: "pod db/etcd-0 cannot go now: …".into(),
+            message: "pod db/etcd-0 cannot be deleted now: …".into(),
             causes: vec![Cause {
                 reason: "member-not-serving".into(),
                 message: "etcd-2 (dead)".into(),
@@ -203,7 +203,7 @@ mod tests {
         for ours in OUR_WEBHOOKS {
             let refusal = Status {
                 details: Some(details.clone()),
-                ..said(&format!("{ours}pod db/etcd-0 cannot go now: …"))
+                ..said(&format!("{ours}pod db/etcd-0 cannot be deleted now: …"))
             };
             assert_eq!(Answer::of(StatusCode::TOO_MANY_REQUESTS, refusal), expected);
         }

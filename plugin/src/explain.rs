@@ -255,7 +255,8 @@ mod tests {
         let answer = Answer::Denied {
             code: 429,
             reason: "no-headroom".into(),
-            message: "pod db/etcd-0 cannot go now: etcd-0 has to stay: not serving: etcd-2".into(),
+            message: "pod db/etcd-0 cannot be deleted now: etcd-0 is needed: not serving: etcd-2"
+                .into(),
             causes: vec![Cause {
                 reason: "member-not-serving".into(),
                 message: "etcd-2 (dead: it refused the connection)".into(),
@@ -269,7 +270,7 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "  why   pod db/etcd-0 cannot go now: etcd-0 has to stay: not serving: etcd-2"
+            "  why   pod db/etcd-0 cannot be deleted now: etcd-0 is needed: not serving: etcd-2"
         );
         assert_eq!(lines[3], "  with  etcd-2 (dead: it refused the connection)");
         assert!(

@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn what_the_message_gives_no_occasion_for_is_left_out() {
-        let told = remedy("no-headroom", "it has to stay; not serving: etcd-2").unwrap();
+        let told = remedy("no-headroom", "it is needed; not serving: etcd-2").unwrap();
         assert!(told.starts_with(r#"fix those "not serving""#), "{told}");
         assert!(!told.contains("scale-out"), "{told}");
         assert!(!told.contains("permitted"), "{told}");
-        let both = "already permitted to go: etcd-1; not serving: etcd-1";
+        let both = "already permitted: etcd-1; not serving: etcd-1";
         let told = remedy("no-headroom", both).unwrap();
         assert!(
             told.contains("permitted") && told.contains("not serving"),

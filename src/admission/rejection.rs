@@ -70,7 +70,7 @@ impl Rejection {
             SubjectKind::StatefulSet => ("statefulset", true),
             SubjectKind::Claim => ("persistentvolumeclaim", false),
         };
-        let verb = if changes { "change" } else { "go" };
+        let verb = if changes { "change" } else { "be deleted" };
         let manner = match code {
             Code::Wait | Code::NotFound => "now",
             Code::Deny => "this way",
@@ -147,7 +147,7 @@ fn causes(reason: &Reason) -> Vec<(&'static str, String)> {
 
 fn members(count: &Count) -> Vec<(&'static str, String)> {
     let in_flight = count.in_flight.iter().map(|pod| {
-        let message = format!("{pod} was permitted to go and is not back yet");
+        let message = format!("{pod} was permitted, and is not back yet");
         ("disruption-in-flight", message)
     });
     let not_serving = count.not_serving.iter();
@@ -190,7 +190,7 @@ mod tests {
         assert!(
             rejection
                 .message
-                .starts_with("pod ns/etcd-0 cannot go now: etcd-0 has to stay")
+                .starts_with("pod ns/etcd-0 cannot be deleted now: etcd-0 is needed")
         );
         let last = causes.last().unwrap().message.as_deref().unwrap();
         assert!(last.starts_with("etcd-2 ("), "{last}");

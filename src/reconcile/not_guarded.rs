@@ -149,7 +149,7 @@ fn why(kind: &str, meta: &ObjectMeta, sight: impl Fn(&ClusterRef) -> Sight) -> O
     let only = "only StatefulSets are guarded";
     if kind != "Pod" {
         return Some(format!(
-            "{so}: {only}, so every pod of this {kind} may go at any time; run etcd in a StatefulSet and label that, or remove the label"
+            "{so}: {only}, so anyone may delete each pod of this {kind} at any time; run etcd in a StatefulSet and label that, or remove the label"
         ));
     }
     let namespace = meta.namespace.as_deref().unwrap_or_default();
@@ -172,7 +172,7 @@ fn why(kind: &str, meta: &ObjectMeta, sight: impl Fn(&ClusterRef) -> Sight) -> O
         None => "this pod has no controller".to_owned(),
     };
     Some(format!(
-        "{so}: {only}, and {whose}, so it may go at any time; run etcd in a StatefulSet and label that, or remove the label"
+        "{so}: {only}, and {whose}, so anyone may delete it at any time; run etcd in a StatefulSet and label that, or remove the label"
     ))
 }
 

@@ -523,7 +523,7 @@ impl ReportFacts<'_> {
                 Is::False,
                 "Untrusted",
                 format!(
-                    "{because}: permissions given elsewhere may still be open, so only members that are dead for good may go until a settle time has passed"
+                    "{because}: permissions given elsewhere may still be open, so only members that are dead for good may be deleted until a settle time has passed"
                 ),
             ),
             // Under `Warn` everything passes, so nothing is said of who may go.

@@ -81,7 +81,7 @@ async fn a_collection_delete_takes_one_member(cluster: &Cluster) -> Result<Outco
     let all = pods
         .delete_collection(&DeleteParams::default(), &members)
         .await;
-    has_to_wait(all.map(drop), &["has to stay"])?;
+    has_to_wait(all.map(drop), &["is needed"])?;
     let granted = cluster.granted().await?;
     ensure!(granted.len() == 1, "grants: {granted:?}");
     Ok(Passed)
@@ -361,7 +361,7 @@ fn one_of(first: Result<(), kube::Error>, second: Result<(), kube::Error>) -> Re
         (Ok(()), refused @ Err(_)) | (refused @ Err(_), Ok(())) => {
             // If leadership moved to the refused member meanwhile, that may be the reason for the
             // refusal.
-            has_to_wait(refused, &["cannot go now"])?;
+            has_to_wait(refused, &["cannot be deleted now"])?;
         }
         (Ok(()), Ok(())) => bail!("both were allowed"),
         (Err(first), Err(second)) => bail!("both were refused: {first}; {second}"),

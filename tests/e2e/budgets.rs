@@ -283,7 +283,7 @@ async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
     let granted = world.granted().await?;
     ensure!(granted == ["etcd-0"], "grants: {granted:?}");
     world
-        .has_to_wait_by(By::Delete, "etcd-1", &["already permitted to go: etcd-0"])
+        .has_to_wait_by(By::Delete, "etcd-1", &["already permitted: etcd-0"])
         .await?;
     world.settled().await?;
     ensure!(

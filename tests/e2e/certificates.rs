@@ -332,7 +332,7 @@ async fn certificates_and_overrides_count_by_the_time_of_api_servers() -> Result
     let node = world.agent_of("etcd-0").await?;
     node.freeze()?;
     world.lets_go(By::Delete, "etcd-0").await?;
-    world.has_to_wait("etcd-1", &["has to stay"]).await?;
+    world.has_to_wait("etcd-1", &["is needed"]).await?;
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(10);
     let until = format!("quorumgate.io/override-until={until}");
     let annotate = ["annotate", "pod", "etcd-1", until.as_str()];

@@ -53,7 +53,7 @@ const WHEN: &[(&str, &str)] = &[
     ),
     (
         "cluster_disruptions_allowed",
-        "Before a drain: how many members may go now. 0 also while the ledger is not trusted.",
+        "Before a drain: how many members may be disrupted now. 0 also while the ledger is not trusted.",
     ),
     (
         "cluster_enforced",

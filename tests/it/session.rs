@@ -48,7 +48,7 @@ fn the_session_is_what_the_demo_prints_today() {
             commands += 1;
         }
         if line.contains("denied the request") {
-            for part in ["cannot go now", "has to stay", "; not serving: "] {
+            for part in ["cannot be deleted now", "is needed", "; not serving: "] {
                 assert!(line.contains(part), "{part:?} is missing: {line}");
                 assert!(sentences.contains(part), "no refusal says {part:?}");
             }

@@ -12,7 +12,7 @@ response := {"uid": input.request.uid, "allowed": true} if not kept
 response := {
 	"uid": input.request.uid,
 	"allowed": false,
-	"status": {"code": 429, "message": sprintf("%s has to stay", [input.request.name])},
+	"status": {"code": 429, "message": sprintf("%s is needed", [input.request.name])},
 } if kept
 
 kept if {

@@ -16,7 +16,7 @@ pub enum Hindrance {
     #[display("the evidence is that of readiness, which is too weak")]
     NoLiveEvidence,
     /// Other members have grants, or this one has a grant for something else.
-    #[display("already permitted to go: {}", list(pods))]
+    #[display("already permitted: {}", list(pods))]
     Granted {
         /// The pods.
         pods: Vec<PodName>,
@@ -119,7 +119,7 @@ mod tests {
                 Hindrance::Granted {
                     pods: vec!["etcd-0".into(), "etcd-2".into()],
                 },
-                "permitted to go: etcd-0, etcd-2",
+                "already permitted: etcd-0, etcd-2",
             ),
             (
                 Hindrance::Terminating {

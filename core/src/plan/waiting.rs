@@ -166,7 +166,7 @@ pub enum WaitingOn {
         remaining: Duration,
     },
     /// The decision on the next pod would be a refusal.
-    #[display("{pod} may not go: {reason}")]
+    #[display("{pod} cannot be deleted now: {reason}")]
     Permission {
         /// The pod.
         pod: PodName,

@@ -185,7 +185,7 @@ pub enum Reason {
     #[display("{} is a learner that may become a voter meanwhile: {_0}", _0.target)]
     Learner(Count),
     /// Rule 12: the member may be the one that completes a majority.
-    #[display("{} is down, but may be the one that completes the majority when it comes back: {_0}; repair it, or let it go by an override if it cannot come back", _0.target)]
+    #[display("{} is down, but may be the one that completes the majority when it comes back: {_0}; repair it, or allow its deletion by an override if it cannot come back", _0.target)]
     MayComplete(Count),
     /// Rule 13: quorum is lost, and the member is alive.
     #[display("quorum is lost and {} is alive, so it is needed to bring quorum back: {_0}{}", _0.target, repair_first(_0))]
@@ -221,7 +221,7 @@ pub enum Reason {
         grace: Duration,
     },
     /// Rule 17: the cluster cannot spare the member.
-    #[display("{} has to stay: {_0}", _0.target)]
+    #[display("{} is needed: {_0}", _0.target)]
     NoHeadroom(Count),
     /// The member may go, but it leads, and leadership moved a moment ago.
     #[display("it leads the cluster, and leadership moved a moment ago; the new leader has to lead for 5 s first, so that writers are not interrupted twice: retry in {} s", remaining.as_secs().saturating_add(1))]
@@ -237,7 +237,7 @@ pub enum Reason {
         what: String,
     },
     /// The update would restart the member in place. A delete or an eviction has to take its place.
-    #[display("{} at a moment of the kubelet's choosing; {}, which goes when its cluster can spare it (or set quorumgate.io/override-until)", would(*_0), instead(*_0))]
+    #[display("{} at a moment of the kubelet's choosing; {}, which is allowed when its cluster can spare it (or set quorumgate.io/override-until)", would(*_0), instead(*_0))]
     RestartByDelete(InPlace),
     /// A teardown would take members that serve, or may serve, and nobody announced it.
     #[display("{_0}")]
@@ -661,7 +661,7 @@ impl fmt::Display for Count {
             f.write_str(" because another voter may join")?;
         }
         if !in_flight.is_empty() {
-            write!(f, "; already permitted to go: {}", list(in_flight))?;
+            write!(f, "; already permitted: {}", list(in_flight))?;
         }
         if !not_serving.is_empty() {
             write!(f, "; not serving: {}", list(not_serving))?;

@@ -260,7 +260,7 @@ mod tests {
         Answer::Denied {
             code,
             reason: "no-headroom".into(),
-            message: "it has to stay".into(),
+            message: "it is needed".into(),
             causes: Vec::new(),
         }
     }
@@ -352,7 +352,7 @@ mod tests {
             let plan = plan(&nodes()[..1], &met);
             assert_eq!(plan.fates().next().unwrap().1, fate);
             assert!(!plan.passes());
-            assert!(plan.picture(Paint::Never).contains("it has to stay"));
+            assert!(plan.picture(Paint::Never).contains("it is needed"));
         }
     }
 

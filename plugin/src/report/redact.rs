@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn ordinary_text_stays_as_it_is() {
         for words in [
-            "pod db/etcd-0 cannot go now: 2 of 3 voters serve, and 2 are needed",
+            "pod db/etcd-0 cannot be deleted now: 2 of 3 voters serve, and 2 are needed",
             r#"{"level":"INFO","msg":"listening","address":"0.0.0.0:8443"}"#,
             "/validate/pods",
             "secretName: etcd-client-tls-x",

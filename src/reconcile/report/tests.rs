@@ -384,11 +384,14 @@ fn an_untrusted_ledger_says_who_may_go_only_while_refusals_count_and_the_time_ru
         trusted.unwrap().message.clone()
     };
     let while_time_runs = said(Some(Duration::from_secs(9)));
-    assert!(while_time_runs.contains("only members that are dead for good may go until a settle"));
+    assert!(
+        while_time_runs
+            .contains("only members that are dead for good may be deleted until a settle")
+    );
     // Under `enforcement: Warn`, and while the gate is not in force, no time is known.
     let without_an_end = said(None);
     assert!(without_an_end.contains("as long as that lasts, and for a settle time after it"));
-    assert!(!without_an_end.contains("may go"));
+    assert!(!without_an_end.contains("may be deleted"));
 }
 
 /// The condition `Ready` of a cluster whose members all answer, after this change.

@@ -150,7 +150,7 @@ async fn a_refusal_names_the_claim_and_says_what_to_do() {
         (Some(403), &json!("Forbidden"))
     );
     let message = status["message"].as_str().unwrap();
-    let begins = "persistentvolumeclaim shoot/etcd-main-etcd-main-2 cannot go this way: etcd-main-2 serves from the volume of";
+    let begins = "persistentvolumeclaim shoot/etcd-main-etcd-main-2 cannot be deleted this way: etcd-main-2 serves from the volume of";
     assert!(message.starts_with(begins), "{message}");
     assert_eq!(status["details"]["kind"], "persistentvolumeclaims");
     assert_eq!(status["details"]["causes"][0]["reason"], "claim-in-use");

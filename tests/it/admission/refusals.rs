@@ -48,7 +48,7 @@ async fn s2_wait_is_429_with_causes_and_n22_without_retry_after() {
     );
     let message = status["message"].as_str().unwrap();
     assert!(
-        message.starts_with("pod shoot/etcd-main-1 cannot go now: "),
+        message.starts_with("pod shoot/etcd-main-1 cannot be deleted now: "),
         "{message}"
     );
     assert!(message.contains("etcd-main-2"), "{message}");
@@ -186,7 +186,7 @@ async fn what_would_be_refused_is_allowed_with_a_warning_where_refusals_are_only
     assert_eq!(response["auditAnnotations"]["verdict"], "warn");
     assert_eq!(response["auditAnnotations"]["reason"], "no-ledger");
     let warning = response["warnings"][0].as_str().unwrap();
-    for part in ["enforcement: Warn", "cannot go now"] {
+    for part in ["enforcement: Warn", "cannot be deleted now"] {
         assert!(warning.contains(part), "{warning}");
     }
     let [notice] = door.notices().try_into().unwrap();

@@ -892,7 +892,7 @@ fn rule_17_names_what_is_missing() {
     };
     assert_eq!(
         reason.to_string(),
-        "m-1 has to stay: 2 of 3 voters serve, 1 without it, and 2 are needed; \
+        "m-1 is needed: 2 of 3 voters serve, 1 without it, and 2 are needed; \
          not serving: m-2 (dead: it refused the connection)"
     );
 }
