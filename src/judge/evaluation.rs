@@ -236,7 +236,7 @@ impl<'a> Evaluation<'a> {
             None => self.read_ledger(cluster).await,
         };
         self.only_warns_by(&ledger);
-        self.doing("its members were being asked");
+        self.doing("its objects were being read and its members asked");
         let considered = case.consider(cluster, ledger);
         let considered = considered.instrument(step!("evidence and decision"));
         let (mut found, verdict) = considered.await?;
@@ -371,8 +371,9 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// The time until which members may be asked, so that there is time left to record the
-    /// decision.
+    /// The time until which members may be asked: three quarters of what is left. The rest is for
+    /// what is read after them (nodes, budgets with the same cluster id) and for the record. Those
+    /// have limits of their own ([`crate::observe`]), and [`Self::answer`] ends them all.
     pub(super) fn latest(&self) -> Instant {
         let now = self.deps.clock.instant();
         self.deadline - self.deadline.saturating_duration_since(now) / 4
