@@ -9,6 +9,7 @@ mod end;
 mod fitted;
 mod kubernetes;
 mod listen;
+mod print;
 mod uninstall;
 
 use std::io::Write as _;
@@ -23,6 +24,7 @@ use tracing::{error, info, warn};
 
 use end::End;
 use listen::listen;
+use print::print;
 
 use crate::admission::mutate::evictions::ApiServer;
 use crate::admission::{self, Admission};
@@ -81,12 +83,6 @@ fn to_its_end(work: impl Future<Output = Result<()>>) -> Result<()> {
 /// Prints an error with all its causes to standard error.
 pub fn print_error(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "quorumgate: {error:#}");
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
 }
 
 /// The parts that the webhooks and the loops share.

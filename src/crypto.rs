@@ -6,15 +6,16 @@
 //! where a certificate was expected: the file may hold a key.
 
 mod certificate;
+mod validity;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub(crate) use certificate::Certificate;
+pub(crate) use validity::Validity;
 
 /// The provider that this process uses everywhere.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
@@ -31,29 +32,6 @@ pub(crate) fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 /// The first private key in the file.
 pub(crate) fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
     PrivateKeyDer::from_pem_slice(file).map_err(PemProblem::from)
-}
-
-/// The first and the last moment at which a certificate is valid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Validity {
-    pub(crate) from: Timestamp,
-    pub(crate) until: Timestamp,
-}
-
-impl Validity {
-    /// The validity of a certificate. The error says why it cannot be read.
-    pub(crate) fn of(certificate: &[u8]) -> Result<Self, String> {
-        let (_, parsed) =
-            x509_parser::parse_x509_certificate(certificate).map_err(|error| error.to_string())?;
-        let instant = |at: x509_parser::time::ASN1Time| {
-            Timestamp::from_second(at.timestamp()).map_err(|error| error.to_string())
-        };
-        let validity = parsed.validity();
-        Ok(Self {
-            from: instant(validity.not_before)?,
-            until: instant(validity.not_after)?,
-        })
-    }
 }
 
 /// Why a file is not PEM.

@@ -135,6 +135,10 @@ pub struct RecordedDelete {
     pub uid: String,
     /// User that asked for the delete.
     pub by: String,
+    /// Whether the delete was allowed because no member served, and nobody announced it. It says
+    /// nothing about the claims then.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub keeps_claims: bool,
     /// Time of the permission, by the clock of the replica that gave it.
     #[serde(rename = "time")]
     #[schemars(extend("format" = "date-time"))]
@@ -170,8 +174,8 @@ pub struct OrdinalRange {
 }
 
 impl RecordedScaleIn {
-    /// Whether a pod may be deleted because of this scale-in: the pod of an ordinal of the StatefulSet with
-    /// this UID, which now keeps pods for the ordinals `kept`.
+    /// Whether a pod may be deleted because of this scale-in: the pod of an ordinal of the
+    /// StatefulSet with this UID, which now keeps pods for the ordinals `kept`.
     pub fn lets_go(&self, stateful_set_uid: &str, ordinal: Ordinal, kept: Ordinals) -> bool {
         self.stateful_set_uid == stateful_set_uid && scale_in_lets_go(&self.taken(), ordinal, kept)
     }

@@ -19,7 +19,8 @@ pub struct VolumeStatus {
     /// UID of the claim.
     #[serde(rename = "claimUID")]
     pub claim_uid: String,
-    /// The volume: the handle of its CSI driver, or else the name of the `PersistentVolume`.
+    /// The volume: the handle of its CSI driver, or else the name and the UID of the
+    /// `PersistentVolume`.
     #[serde(default, rename = "volumeID", skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<String>,
     /// Directory of the data on the volume, and that of the write-ahead log if it is apart. Absent

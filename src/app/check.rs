@@ -12,7 +12,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::{Api, Client, Config};
 
-use super::{kubernetes, print};
+use super::kubernetes;
+use super::print::print;
 use crate::clock::{Clock, monotonic_now};
 use crate::named;
 use crate::{cli, crypto};

@@ -27,7 +27,8 @@ use kube::{Api, Client, Error, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{kubernetes, print};
+use super::kubernetes;
+use super::print::print;
 use crate::api::names;
 use crate::certificates::SecretNames;
 use crate::cli;

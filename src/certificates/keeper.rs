@@ -15,10 +15,11 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::held::{FORMER, FORMER_PATHS, Stored, is_believed};
+use super::make;
 use super::objects::{Found, Objects};
 use super::plan::{self, Since, State, Step};
 use super::root::{Root, roots_in};
-use super::{Wishes, make};
+use super::wishes::Wishes;
 use crate::clock::Clock;
 use crate::serve::certificate::Certificate;
 use crate::telemetry::events::{Notice, Notices, Severity};

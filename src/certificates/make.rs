@@ -7,9 +7,9 @@ use rcgen::{
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, date_time_ymd,
 };
 
-use super::Wishes;
 use super::held::{Authority, CERTIFICATE, Data, FORMER, FORMER_PATHS, KEY, SIGNED_BY, listed};
 use super::root::{BACKDATED, Root};
+use super::wishes::Wishes;
 
 /// The Secret of a new authority. Those before it stay trusted.
 pub(super) fn authority(

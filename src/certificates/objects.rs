@@ -17,9 +17,9 @@ use kube::{Api, Client, Error, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::SecretNames;
 use super::held::{Authority, Data, Serving, Stored};
 use super::plan::State;
+use super::wishes::SecretNames;
 use crate::api::call_path::{self, split};
 
 use crate::named;

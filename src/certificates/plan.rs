@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::Wishes;
 use super::held::{Authority, Serving, Stored};
 use super::root::{BACKDATED, Root, is_due, roots_in};
+use super::wishes::Wishes;
 
 /// Most authorities that are taken over from what was trusted before. More would be somebody's
 /// whole collection, and a `caBundle` has limits.

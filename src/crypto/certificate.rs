@@ -7,7 +7,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::OID_X509_COMMON_NAME;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name, X509Version};
 
-use super::Validity;
+use super::validity::Validity;
 
 /// A certificate, as it describes itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
-use super::Endpoint;
 use super::connect::Connections;
+use super::endpoint::Endpoint;
 use super::failure::CallFailure;
 use crate::quorum::MemberId;
 use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures::future::select_all;
 
-use super::{Endpoint, Prober};
+use super::endpoint::Endpoint;
+use super::probe::Prober;
 use crate::quorum::evidence::{Probe, Unanswered};
 
 /// A member that did not serve, with its last answer.

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Endpoint;
 use super::connection::Connection;
+use super::endpoint::Endpoint;
 use super::external::ExternalDialer;
 use super::failure::Failure;
 use crate::clock::Clock;

@@ -34,12 +34,13 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
+use super::endpoint::Endpoint;
 use super::external::{ExternalDialer, Outbound};
 use super::failure::{self, CallFailure, Failure};
 use super::fault::{Fault, FaultStream};
 use super::obstacle::Obstacle;
 use super::read_after_hangup::ReadAfterHangup;
-use super::{Endpoint, TlsIdentity, User};
+use super::tls::{TlsIdentity, User};
 use crate::causes::causes;
 use crate::quorum::evidence::{Target, Unanswered};
 

@@ -5,7 +5,8 @@ use etcd_client::Client;
 use futures::FutureExt as _;
 use tokio::time::Instant;
 
-use super::{Admin, AdminError, Endpoint};
+use super::admin::{Admin, AdminError};
+use super::endpoint::Endpoint;
 use crate::quorum::DataHash;
 
 impl Admin {

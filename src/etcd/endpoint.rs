@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Uri;
 use http::uri::Authority;
 
-use super::TlsIdentity;
+use super::tls::TlsIdentity;
 use crate::quorum::MemberId;
 use crate::quorum::evidence::{Target, Unanswered};
 

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::endpoint::Endpoint;
 use super::lines::{Lines, value};
-use super::{Endpoint, Page, Prober};
+use super::page::Page;
+use super::probe::Prober;
 use crate::quorum::evidence::Unanswered;
 
 const DEFRAGMENTING: &str = "etcd_disk_defrag_inflight";

@@ -23,6 +23,7 @@ mod probe;
 mod read_after_hangup;
 mod time_limit;
 mod tls;
+mod tls_error;
 mod verifier;
 
 pub use admin::{Admin, AdminError};
@@ -36,4 +37,5 @@ pub use obstacle::Obstacle;
 pub use page::Page;
 pub use probe::Prober;
 pub use time_limit::TimeLimit;
-pub use tls::{TlsError, TlsIdentity, User};
+pub use tls::{TlsIdentity, User};
+pub use tls_error::TlsError;

@@ -17,8 +17,10 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::bytes::Bytes;
 
+use super::endpoint::Endpoint;
+use super::failure;
+use super::probe::Prober;
 use super::read_after_hangup::ReadAfterHangup;
-use super::{Endpoint, Prober, failure};
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 

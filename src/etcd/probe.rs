@@ -9,10 +9,10 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::Endpoint;
 use super::ask::Member;
 use super::connect::{Age, Connections};
 use super::connection::serves_tls;
+use super::endpoint::Endpoint;
 use super::failure::{CallFailure, Failure};
 use super::obstacle::Obstacle;
 use super::time_limit::{LatencySample, TimeLimit};

@@ -19,7 +19,7 @@ use rustls::{
 };
 
 use super::obstacle::Obstacle;
-use super::tls::TlsError;
+use super::tls_error::TlsError;
 use crate::crypto::{self, Certificate};
 
 /// The end of the names that Kubernetes gives to Services and pods, before the cluster's domain.

@@ -9,7 +9,8 @@ use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{
     ClaimIdentity, ClusterView, Intents, Look, ObserveError, Sooner, first_ordinal, replicas,
 };
-use crate::quorum::stateful_set::{Intent, TeardownPolicy};
+use crate::quorum::Intent;
+use crate::quorum::stateful_set::TeardownPolicy;
 use crate::quorum::{
     Basis, ClaimDeletion, ClusterRef, Grace, Kind, Ordinal, Permission, Permitted, PodName, Reason,
     Verdict, Waiver, decide_claim, decide_claim_early,

@@ -17,7 +17,8 @@ use crate::observe::{
     keeps_data_in_pods,
 };
 use crate::quorum::DataTaken;
-use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, Serving, TeardownPolicy, decide};
+use crate::quorum::Serving;
+use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, TeardownPolicy, decide};
 use crate::quorum::{
     Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
 };
@@ -117,19 +118,35 @@ impl SetCase<'_> {
     }
 
     /// Writes the change to the budget.
-    async fn write(&self, page: &Page, found: &Found) -> Result<Recorded, LedgerError> {
+    async fn write(
+        &self,
+        page: &Page,
+        found: &Found,
+        basis: Basis,
+    ) -> Result<Recorded, LedgerError> {
         let deps = self.evaluation.deps;
         let uid = found.uid.clone();
         let by = self.question.asker.name.clone();
         let at = deps.clock.now().to_string();
         let (from, to) = match self.question.change {
             Change::Delete => {
-                let admitted = RecordedDelete { uid, by, at };
+                let keeps_claims = basis == Basis::NobodyServes;
+                let admitted = RecordedDelete {
+                    uid,
+                    by,
+                    keeps_claims,
+                    at,
+                };
                 let recorded = deps.ledger().admit_delete(page, admitted).await;
                 return recorded.map(|(_, proof)| proof);
             }
             Change::Resize { to, .. } if to.count == 0 => {
-                let admitted = RecordedDelete { uid, by, at };
+                let admitted = RecordedDelete {
+                    uid,
+                    by,
+                    keeps_claims: false,
+                    at,
+                };
                 let recorded = deps.ledger().admit_hibernation(page, admitted).await;
                 return recorded.map(|(_, proof)| proof);
             }
@@ -225,7 +242,7 @@ impl Case for SetCase<'_> {
                 return Ok(Ground::Unrecorded);
             }
         };
-        let proof = self.write(page, found).await?;
+        let proof = self.write(page, found, basis).await?;
         Ok(Ground::Recorded(basis, proof))
     }
 }

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Page, Seen};
+use super::page::Page;
+use super::seen::Seen;
 use crate::quorum::{
     Cause, CauseState, Incarnation, Permitted, PodName, PodRead, Settlement, settlement,
 };

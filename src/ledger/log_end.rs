@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::Page;
+use super::page::Page;
 use crate::api::names::ACCEPT_DATA_LOSS;
 use crate::api::{DataLossStatus, LogEndStatus, QuorumDisruptionBudgetStatus};
 use crate::quorum::{LogEnd, WentBack};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{LedgerError, StatusUpdate, wire};
+use super::error::LedgerError;
+use super::wire;
 use crate::api::{
     BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
     RecordedEtcd, ReplacementStatus,
@@ -214,13 +215,6 @@ impl Page {
                 Some((id, PodName::new(member.pod.clone()?)))
             })
             .collect()
-    }
-
-    /// The status with the findings of a look.
-    pub fn status_after(&self, update: StatusUpdate) -> QuorumDisruptionBudgetStatus {
-        let (_, mut status) = self.draft();
-        update.apply(self, &mut status);
-        status
     }
 
     /// Copies of the budget and of its status, to be changed and written at this page's

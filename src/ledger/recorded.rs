@@ -1,6 +1,6 @@
 //! The proof of a recorded permission.
 
-use super::Page;
+use super::page::Page;
 
 /// Proof that the API server accepted a grant, or an admitted change of a StatefulSet. Only a write
 /// of the ledger makes one:

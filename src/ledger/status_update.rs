@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::Page;
+use super::page::Page;
 use super::wire;
 use crate::api::{
     DefragmentationStatus, EtcdDirectories, OwnerStatus, QuorumDisruptionBudgetStatus,
@@ -92,6 +92,15 @@ impl SetSeen {
             owners: owners.map(|(owner, _)| owner).collect(),
             uid: self.uid,
         }
+    }
+}
+
+impl Page {
+    /// The status with the findings of a look.
+    pub fn status_after(&self, update: StatusUpdate) -> QuorumDisruptionBudgetStatus {
+        let (_, mut status) = self.draft();
+        update.apply(self, &mut status);
+        status
     }
 }
 

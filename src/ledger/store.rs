@@ -9,8 +9,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
+use super::due::{self, Due, due};
+use super::error::LedgerError;
 use super::error::no_such_resource;
-use super::{Due, LedgerError, LedgerLocks, Page, Recorded, Seen, StatusUpdate, due, wire};
+use super::locks::LedgerLocks;
+use super::page::Page;
+use super::recorded::Recorded;
+use super::seen::Seen;
+use super::status_update::StatusUpdate;
+use super::wire;
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
     RecordedScaleIn, ReplacementStatus,
@@ -119,6 +126,32 @@ impl Ledger {
         });
         found.await.map_err(LedgerError::listing)?;
         Ok(names)
+    }
+
+    /// The budget on whose record members have their data on the claim with this UID, and the pods
+    /// of these members. Uncached.
+    pub async fn with_data_on(
+        &self,
+        namespace: &str,
+        claim: &str,
+    ) -> Result<Option<(Page, Vec<PodName>)>, LedgerError> {
+        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        let mut found = None;
+        let every = ListParams::default();
+        let listed = lists::each(&budgets, &every, |budget| {
+            // A budget that cannot be read has no record that can be used.
+            let Ok(page) = self.page(budget) else {
+                return;
+            };
+            let volumes = page.recorded_volumes().into_iter();
+            let here = volumes.filter(|(_, volume)| volume.is_on_claim(claim));
+            let pods: Vec<PodName> = here.map(|(pod, _)| pod).collect();
+            if found.is_none() && !pods.is_empty() {
+                found = Some((page, pods));
+            }
+        });
+        listed.await.map_err(LedgerError::listing)?;
+        Ok(found)
     }
 
     /// Creates a cluster's budget with every default. Reads the budget if somebody else created it

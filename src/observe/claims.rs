@@ -12,9 +12,14 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
+use super::belonging;
+use super::cluster_of_pod::Identity;
+use super::enrolment::labels_enrol;
+use super::error::ObserveError;
 use super::member_volume::{DataOn, data_on};
+use super::observer::Observer;
 use super::patience::soon;
-use super::{ClusterView, Identity, ObserveError, Observer, belonging, labels_enrol};
+use super::view::ClusterView;
 use crate::api::RecordedEtcd;
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
@@ -89,6 +94,7 @@ impl ClusterView {
             recorded.get(pod).is_some_and(|own| own.node().is_some())
         };
         match self.data_on(pod) {
+            DataOn::Pod if self.has_never_started(pod) => return PodData::Stays,
             DataOn::Pod => return PodData::InPod,
             DataOn::Node { bound, .. } if !bound && !comes_back() => return PodData::InPod,
             DataOn::Node { .. } | DataOn::Claims(_) | DataOn::AnyOf(_) | DataOn::Unknown => {}
@@ -107,6 +113,12 @@ impl ClusterView {
         data
     }
 
+    /// Whether the pod has no node yet, so that nothing can be in it.
+    fn has_never_started(&self, pod: &PodName) -> bool {
+        let spec = self.pod(pod).and_then(|pod| pod.spec.as_ref());
+        spec.is_some_and(|spec| spec.node_name.is_none())
+    }
+
     /// The names of the claims of the member that belongs in a pod of this name: those that the pod
     /// uses if it exists, and those that the StatefulSet would give it.
     fn claims_of_member(&self, member: &PodName) -> BTreeSet<String> {
@@ -121,21 +133,44 @@ impl Observer {
     /// Finds the members whose data is on a claim: those whose pods mount it over etcd's data
     /// directory, whatever its name is.
     ///
-    /// If none does, the name counts that a StatefulSet gives its claims: of the template, of the
-    /// StatefulSet, and the ordinal. A name may be read in several ways (`data-etcd-main-0`). So
-    /// the names of budgets and StatefulSets are listed, which costs two calls, and others only for
-    /// names that fit.
+    /// If no pod of a member mounts it, the name counts that a StatefulSet gives its claims: of the
+    /// template, of the StatefulSet, and the ordinal. A name may be read in several ways
+    /// (`data-etcd-main-0`). So the names of budgets and StatefulSets are listed, which costs two
+    /// calls, and others only for names that fit.
+    ///
+    /// Pods, templates and names may have changed since the member served. So the records of the
+    /// namespace's budgets have the last word.
     pub async fn identify_claim(
         &self,
         namespace: &str,
         claim: &str,
     ) -> Result<ClaimIdentity, ObserveError> {
-        if let Some(users) = self.users(namespace, claim, |_| true).await? {
-            return Ok(users.identity(|pod, etcd| may_have_data(claim, pod, etcd)));
+        let users = self.users(namespace, claim, |_| true).await?;
+        let mounted = !users.is_empty();
+        for users in users {
+            let found = users.identity(|pod, etcd| may_have_data(claim, pod, etcd));
+            if !matches!(found, ClaimIdentity::Foreign) {
+                return Ok(found);
+            }
         }
-        if possible(claim).is_none() {
-            return Ok(ClaimIdentity::Foreign);
+        let by_name = if mounted || possible(claim).is_none() {
+            None
+        } else {
+            self.identify_by_name(namespace, claim).await?
+        };
+        match by_name {
+            Some(found) => Ok(found),
+            // Whatever pods and templates say by now, a member may have its data on the claim.
+            None => self.identify_by_record(namespace, claim).await,
         }
+    }
+
+    /// The member that a StatefulSet would give a claim of this name, if there is one.
+    async fn identify_by_name(
+        &self,
+        namespace: &str,
+        claim: &str,
+    ) -> Result<Option<ClaimIdentity>, ObserveError> {
         let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), namespace);
         // Each name, with whether the labels of the StatefulSet enrol it.
         let mut enrol: Vec<(String, bool)> = Vec::new();
@@ -178,42 +213,45 @@ impl Observer {
                 let etcd = page.map_or_else(RecordedEtcd::default, Page::etcd);
                 has_data(set, etcd, claim, &pod)
             });
-            if !by_template && !self.is_on_record(page, namespace, claim, &pod).await? {
+            if !by_template {
                 continue;
             }
             let pods = vec![pod];
             match ledger {
-                Ok(Some(page)) => return Ok(ClaimIdentity::Guarded(Box::new(page), pods)),
+                Ok(Some(page)) => return Ok(Some(ClaimIdentity::Guarded(Box::new(page), pods))),
                 Ok(None) if enrolled.contains(name) => {
-                    return Ok(ClaimIdentity::Unrecorded(cluster, pods, None));
+                    return Ok(Some(ClaimIdentity::Unrecorded(cluster, pods, None)));
                 }
                 Ok(None) => {}
                 Err(error @ (LedgerError::NoDefinition | LedgerError::Unreadable { .. })) => {
-                    return Ok(ClaimIdentity::Unrecorded(cluster, pods, Some(error)));
+                    return Ok(Some(ClaimIdentity::Unrecorded(cluster, pods, Some(error))));
                 }
                 Err(error) => return Err(ObserveError::Ledger(error)),
             }
         }
-        Ok(ClaimIdentity::Foreign)
+        Ok(None)
     }
 
-    /// Whether the member in a pod of this name last served with its data on the claim.
-    async fn is_on_record(
+    /// The members that last served with their data on the claim, by the record of a budget.
+    async fn identify_by_record(
         &self,
-        page: Option<&Page>,
         namespace: &str,
         claim: &str,
-        pod: &PodName,
-    ) -> Result<bool, ObserveError> {
-        let recorded = page.map(Page::recorded_volumes).unwrap_or_default();
-        let Some(volume) = recorded.get(pod) else {
-            return Ok(false);
-        };
+    ) -> Result<ClaimIdentity, ObserveError> {
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client().clone(), namespace);
         let found = named::get_metadata_opt(&claims, CLAIM_NAME, claim).await;
         let found = found.map_err(ObserveError::Claim)?;
-        let uid = found.and_then(|found| found.metadata.uid);
-        Ok(uid.is_some_and(|uid| volume.is_on_claim(&uid)))
+        let Some(uid) = found.and_then(|found| found.metadata.uid) else {
+            return Ok(ClaimIdentity::Foreign);
+        };
+        let found = match self.ledger().with_data_on(namespace, &uid).await {
+            Ok(found) => found,
+            Err(LedgerError::NoDefinition) => None,
+            Err(error) => return Err(ObserveError::Ledger(error)),
+        };
+        Ok(found.map_or(ClaimIdentity::Foreign, |(page, pods)| {
+            ClaimIdentity::Guarded(Box::new(page), pods)
+        }))
     }
 
     /// Whether a claim is bound to the volume of this name. A volume that was released names its
@@ -240,25 +278,35 @@ impl Observer {
         claim: &str,
     ) -> Result<ClaimIdentity, ObserveError> {
         let users = self.users(namespace, claim, is_protected_for).await?;
-        Ok(users.map_or(ClaimIdentity::Foreign, |users| users.identity(|_, _| true)))
+        let first = users.into_iter().next();
+        Ok(first.map_or(ClaimIdentity::Foreign, |users| users.identity(|_, _| true)))
     }
 
-    /// The pods for which `counts` is true that mount a claim, of the first cluster to which one of
-    /// them belongs.
+    /// The pods for which `counts` is true that mount a claim, by the cluster that they belong to.
     async fn users(
         &self,
         namespace: &str,
         claim: &str,
         counts: fn(&Pod) -> bool,
-    ) -> Result<Option<Users>, ObserveError> {
+    ) -> Result<Vec<Users>, ObserveError> {
         let all: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
         let mounts = |pod: &Pod| counts(pod) && claims_of(pod).any(|name| name == claim);
         let mounting = lists::kept(&all, &ListParams::default(), mounts).await;
         let mounting = mounting.map_err(ObserveError::Pods)?;
+        let mut found: Vec<Users> = Vec::new();
         for pod in &mounting {
             let name = belonging::name(pod);
-            let found = self.identify(namespace, &name, Some(&pod.metadata)).await?;
-            let (cluster, ledger) = match found {
+            let is_among = |users: &Users| {
+                users
+                    .pods
+                    .iter()
+                    .any(|user| user.metadata.uid == pod.metadata.uid)
+            };
+            if found.iter().any(is_among) {
+                continue;
+            }
+            let identity = self.identify(namespace, &name, Some(&pod.metadata)).await?;
+            let (cluster, ledger) = match identity {
                 Identity::Guarded(page) => (page.cluster.clone(), Ok(Some(page))),
                 Identity::Unrecorded(cluster, None) => (cluster, Ok(None)),
                 Identity::Unrecorded(cluster, Some(error)) => (cluster, Err(error)),
@@ -268,7 +316,7 @@ impl Observer {
                 let set = belonging::named_after(&pod.metadata);
                 set.as_ref() == Some(&cluster.name)
             };
-            return Ok(Some(Users {
+            found.push(Users {
                 pods: mounting
                     .iter()
                     .filter(|pod| of_cluster(pod))
@@ -276,9 +324,9 @@ impl Observer {
                     .collect(),
                 cluster,
                 ledger,
-            }));
+            });
         }
-        Ok(None)
+        Ok(found)
     }
 
     /// The state of every claim of the member that belongs in a pod of this name, read now. The
@@ -334,8 +382,17 @@ fn is_protected_for(pod: &Pod) -> bool {
         .status
         .as_ref()
         .and_then(|status| status.phase.as_deref());
-    let has_ended = matches!(phase, Some("Failed" | "Succeeded"));
+    // The garbage collector of pods writes the phase while a kubelet still runs the containers.
+    let has_ended = matches!(phase, Some("Failed" | "Succeeded")) && !runs(pod);
     is_bound && !has_ended && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether a container of the pod runs, by its kubelet.
+fn runs(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let containers = status.and_then(|status| status.container_statuses.as_ref());
+    let states = containers.into_iter().flatten().flat_map(|c| &c.state);
+    states.into_iter().any(|state| state.running.is_some())
 }
 
 /// Whether the data of the member in a pod may be on a claim that the pod mounts.

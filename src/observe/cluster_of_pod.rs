@@ -5,8 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::belonging::{giver_of, named_after};
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
+use super::error::ObserveError;
+use super::observer::Observer;
 use super::sights::Sights;
-use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName};
 

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
-use super::Observer;
 use super::claims::CLAIM_NAME;
 use super::member_claim::MemberClaim;
+use super::observer::Observer;
 use super::patience::soon;
 use crate::api::names::HOLDS;
 use crate::ledger::Page;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use strum::VariantNames as _;
 
 use crate::api::names::{INTENT, OVERRIDE_UNTIL};
-use crate::quorum::stateful_set::Intent;
+use crate::quorum::Intent;
 
 /// How long an announcement counts.
 const LIFE: SignedDuration = SignedDuration::from_hours(24);

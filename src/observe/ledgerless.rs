@@ -8,8 +8,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 
 use super::belonging;
+use super::error::ObserveError;
+use super::observer::Observer;
 use super::teardown::{self, Around, Owner};
-use super::{ObserveError, Observer, nodes, overrides, owner, pods};
+use super::{nodes, overrides, owner, pods};
 use crate::ledger::Page;
 use crate::quorum::pod::Pod;
 use crate::quorum::stateful_set::TeardownPolicy;

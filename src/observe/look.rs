@@ -10,8 +10,11 @@ use futures::future::{Either, join_all, select};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::error::ObserveError;
 use super::observer::Find;
-use super::{Ages, ClusterView, ObserveError, Observer, pods};
+use super::observer::Observer;
+use super::pods;
+use super::view::{Ages, ClusterView};
 use crate::etcd::{Endpoint, Prober, TimeLimit};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round, Unanswered};

@@ -8,8 +8,9 @@ use super::bound_node::bound_node;
 use super::claims::CLAIM_NAME;
 use super::held_data::ClaimNote;
 use super::member_volume::DataOn;
+use super::observer::Observer;
 use super::patience::soon;
-use super::{ClusterView, Observer};
+use super::view::ClusterView;
 use crate::causes::causes;
 use crate::named;
 use crate::plan::replacement::Place;
@@ -206,10 +207,12 @@ impl Observer {
             });
         };
         let leaves = volume.metadata.deletion_timestamp.is_some();
+        // Another volume may be made under the same name, on an empty disk.
+        let made = format!("{name}/{}", volume.metadata.uid.unwrap_or_default());
         let csi = volume.spec.and_then(|spec| spec.csi);
         let phase = volume.status.and_then(|status| status.phase);
         Ok(SeenVolume {
-            id: Some(csi.map_or_else(|| name.to_owned(), |csi| csi.volume_handle)),
+            id: Some(csi.map_or(made, |csi| csi.volume_handle)),
             lost: phase.as_deref() == Some("Failed"),
             leaving: leaves.then(|| name.to_owned()),
         })

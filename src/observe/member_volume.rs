@@ -7,9 +7,12 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::bound_node::is_bound_to_a_node;
 use super::claims::templates;
+use super::etcd_container::EtcdContainer;
 use super::mounts::{changes_with_pod, directory_of, mount_of};
+use super::observer::Observer;
 use super::settings::Settings;
-use super::{ClusterView, EtcdContainer, Observer, belonging, ways};
+use super::view::ClusterView;
+use super::{belonging, ways};
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::quorum::PodName;
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Ages;
 use super::observer::Find;
+use super::view::Ages;
 use super::ways::Credentials;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, TimeLimit};

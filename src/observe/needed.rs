@@ -4,8 +4,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
+use super::error::ObserveError;
 use super::ways::{self, Credentials};
-use super::{ObserveError, owner, teardown};
+use super::{owner, teardown};
 use crate::api::{OwnerStatus, Way};
 use crate::ledger::Page;
 use crate::quorum::{EvidenceMode, PodName, Policy};

@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
-use super::ObserveError;
 use super::claims::{ClaimReads, claims_of};
+use super::error::ObserveError;
 use super::identities::Identities;
 use super::index::DisruptionBudgetNames;
 use super::memory::{Hint, Memory};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::ObserveError;
+use super::error::ObserveError;
 
 /// The limit for objects that a judgement can do without: an owner, a node, the Secrets of a client
 /// certificate.

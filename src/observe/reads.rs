@@ -10,12 +10,15 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
 
+use super::error::ObserveError;
 use super::memory::Hint;
+use super::observer::Observer;
 use super::observer::{Find, Pods, Tls};
 use super::patience::{in_time, soon};
 use super::teardown::Owner;
+use super::view::ClusterView;
 use super::ways::Credentials;
-use super::{ClusterView, ObserveError, Observer, belonging, needed, nodes, pods};
+use super::{belonging, needed, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::lists;

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
 use kube::Api;
 
+use super::observer::Observer;
 use super::patience::soon;
-use super::{ClusterView, Observer};
+use super::view::ClusterView;
 
 use crate::named;
 

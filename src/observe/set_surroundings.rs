@@ -2,8 +2,11 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
+use super::enrolment::is_enrolled;
+use super::error::ObserveError;
+use super::observer::Observer;
 use super::teardown::{self, Owner};
-use super::{ObserveError, Observer, belonging, is_enrolled, owner};
+use super::{belonging, owner};
 use crate::api::OwnerStatus;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::ClusterRef;

@@ -8,9 +8,11 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
 use super::belonging::controller;
+use super::observer::Observer;
 use super::settings::Settings;
+use super::view::ClusterView;
 use super::ways::{Credentials, authority_in};
-use super::{ClusterView, Observer, containers, endpoints, pods};
+use super::{containers, endpoints, pods};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, PodName};

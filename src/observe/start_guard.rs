@@ -5,18 +5,22 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::bound_node::bound_node;
+use super::error::ObserveError;
 use super::held_data::{ClaimNote, unrecorded};
+use super::intents::Intents;
 use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};
+use super::observer::Observer;
 use super::self_joining::joins_by;
 use super::teardown::{first_ordinal, replicas};
-use super::{ClusterView, Intents, ObserveError, Observer, belonging, enrolment};
+use super::view::ClusterView;
+use super::{belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
 use crate::plan::replacement::{Guard, MembershipBy, Start, all_are_elsewhere, guard, may_start};
+use crate::quorum::Intent;
 use crate::quorum::evidence::ListedMember;
-use crate::quorum::stateful_set::Intent;
 use crate::quorum::{
     ClusterRef, DataInPods, Difference, Ordinal, PodName, Snapshot, Volume, VolumeFinding,
     unrecorded_finding, volume_finding,

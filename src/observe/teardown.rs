@@ -8,10 +8,11 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Intents;
 use super::belonging::{self, Belonging};
+use super::intents::Intents;
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
-use crate::quorum::stateful_set::{Intent, Ordinals, TeardownPolicy};
+use crate::quorum::Intent;
+use crate::quorum::stateful_set::{Ordinals, TeardownPolicy};
 use crate::quorum::{Ordinal, PodName, Teardown};
 
 /// The state of the object that controls a StatefulSet.
@@ -79,12 +80,23 @@ pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
 /// The part of the surroundings of a member's data that is being torn down, if there is one. The
 /// pod of the member tells that, if it exists. Otherwise the StatefulSet with the cluster's name
 /// does, and if that is gone, the budget's record of it: a StatefulSet that went without a record
-/// may have left its claims on purpose.
+/// may have left its claims on purpose. A delete that passed because no member served is no
+/// announcement, so it takes no claim.
 pub(super) fn of_claim(
     member: &PodName,
     pod: Option<&Pod>,
     around: &Around<'_>,
 ) -> Option<Teardown> {
+    let teardown = of_member(member, pod, around)?;
+    let here = around.set.and_then(|set| set.metadata.uid.as_deref());
+    let gone = || Some(around.status?.stateful_set.as_ref()?.uid.as_str());
+    let uid = here.or_else(gone);
+    let mut deletes = recorded(around).into_iter().flat_map(|r| &r.stateful_sets);
+    let keeps = deletes.any(|delete| delete.keeps_claims && Some(delete.uid.as_str()) == uid);
+    (teardown != Teardown::StatefulSet || !keeps).then_some(teardown)
+}
+
+fn of_member(member: &PodName, pod: Option<&Pod>, around: &Around<'_>) -> Option<Teardown> {
     if let Some(pod) = pod {
         return of_pod(pod, around);
     }

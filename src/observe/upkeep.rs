@@ -7,8 +7,10 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
 use super::claims::CLAIM_NAME;
+use super::observer::Observer;
 use super::settings::Settings;
-use super::{ClusterView, Observer, etcd_container, pods, sidecar};
+use super::view::ClusterView;
+use super::{etcd_container, pods, sidecar};
 use crate::etcd::Endpoint;
 use crate::named;
 use crate::quorum::evidence::Target;

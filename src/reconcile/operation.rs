@@ -109,8 +109,8 @@ impl<S> Made<'_, S> {
     }
 }
 
-/// The part of an operation in the status of the budget. What it changes in the record of the ledger
-/// is dropped ([`QuorumDisruptionBudgetStatus::reporting`]).
+/// The part of an operation in the status of the budget. Changes of the ledger's record in it are
+/// dropped ([`QuorumDisruptionBudgetStatus::reporting`]).
 pub(super) type Report = Box<dyn Fn(&mut QuorumDisruptionBudgetStatus) + Send + Sync>;
 
 /// When an operation takes its next turn.

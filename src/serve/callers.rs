@@ -10,17 +10,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
-    SignatureScheme,
-};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{CertificateError, Error, RootCertStore};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use super::certificate::{Certificate, Unusable};
+use super::unusable::Unusable;
 use crate::crypto;
 
 /// The callers to accept.
@@ -51,7 +47,7 @@ impl Callers {
             .map_err(|error| unusable(&error))
     }
 
-    fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+    pub(super) fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         if self.names.is_empty() {
             return Ok(());
         }
@@ -77,64 +73,4 @@ fn names<'a>(certificate: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a s
         })
     });
     common.chain(alternative)
-}
-
-/// A verifier that uses the authorities in use at the time of each handshake.
-#[derive(Debug)]
-pub(super) struct CallerVerifier {
-    pub(super) callers: Callers,
-    pub(super) certificate: Arc<Certificate>,
-}
-
-impl CallerVerifier {
-    fn authorities(&self) -> Result<Arc<dyn ClientCertVerifier>, Error> {
-        let verifier = self.certificate.caller_verifier();
-        verifier.ok_or_else(|| Error::General("no authorities to verify callers with".into()))
-    }
-}
-
-impl ClientCertVerifier for CallerVerifier {
-    /// No hints: the authorities may change under this configuration, and a caller has only one
-    /// certificate to show.
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        let verified = self
-            .authorities()?
-            .verify_client_cert(end_entity, intermediates, now)?;
-        self.callers.check_name(end_entity).map(|()| verified)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities()?
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities()?
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        crypto::provider()
-            .signature_verification_algorithms
-            .supported_schemes()
-    }
 }

@@ -8,7 +8,6 @@
 //! change again.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,12 +16,12 @@ use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{ServerConfig, version};
 use tokio_util::sync::CancellationToken;
 
-use super::callers::{CallerVerifier, Callers};
+use super::callers::Callers;
+use super::unusable::Unusable;
 use crate::clock::Clock;
 use crate::crypto::{self, PemProblem, Validity};
 use crate::telemetry::metrics::Metrics;
@@ -40,42 +39,6 @@ pub struct Files {
     pub key: PathBuf,
     /// The callers to accept; `None` accepts every caller.
     pub callers: Option<Callers>,
-}
-
-/// Why the files cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Unusable {
-    /// A file could not be read.
-    #[error("{path} cannot be read", path = .0.display())]
-    Read(PathBuf, #[source] io::Error),
-    /// A file is not PEM.
-    #[error("{path} is not PEM: {why}", path = .0.display(), why = .1)]
-    Pem(PathBuf, PemProblem),
-    /// The file contains no certificate.
-    #[error("{path} contains no certificate", path = .0.display())]
-    NoCertificate(PathBuf),
-    /// The file contains no private key.
-    #[error("{path} contains no private key", path = .0.display())]
-    NoKey(PathBuf),
-    /// The certificate cannot be parsed.
-    #[error("the certificate in {path} cannot be read: {why}", path = .0.display(), why = .1)]
-    Certificate(PathBuf, String),
-    /// The key is of a kind that TLS cannot use.
-    #[error("the key in {path} cannot be used", path = .0.display())]
-    Key(PathBuf, #[source] rustls::Error),
-    /// The key belongs to another certificate.
-    #[error("the key in {key} does not belong to the certificate in {certificate}",
-        key = .0.key.display(), certificate = .0.certificate.display())]
-    Mismatch(Files),
-    /// The authorities of callers cannot be used to verify certificates.
-    #[error("the authorities in {path} cannot be used: {why}", path = .0.display(), why = .1)]
-    Authorities(PathBuf, String),
-    /// The certificate has expired.
-    #[error("the certificate in {path} expired at {since}", path = .0.display(), since = .1)]
-    Expired(PathBuf, Timestamp),
-    /// The certificate is not valid yet.
-    #[error("the certificate in {path} is not valid before {from}", path = .0.display(), from = .1)]
-    NotYet(PathBuf, Timestamp),
 }
 
 /// The bytes of the files.
@@ -293,26 +256,9 @@ impl Certificate {
         }
     }
 
-    /// A TLS configuration that serves the certificate in use at the time of each handshake, and
-    /// asks callers for a certificate where [`Files::callers`] is set.
-    pub fn server_config(self: Arc<Self>) -> Result<ServerConfig, rustls::Error> {
-        let versions = &[&version::TLS13, &version::TLS12];
-        let builder = ServerConfig::builder_with_provider(crypto::provider())
-            .with_protocol_versions(versions)?;
-        let builder = match self.files.callers.clone() {
-            None => builder.with_no_client_auth(),
-            Some(callers) => builder.with_client_cert_verifier(Arc::new(CallerVerifier {
-                callers,
-                certificate: Arc::clone(&self),
-            })),
-        };
-        let mut config = builder.with_cert_resolver(self);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A resumed session would not show its certificate again. API servers keep their
-        // connections, and resume none.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(config)
+    /// The callers to accept; `None` accepts every caller.
+    pub(super) fn callers(&self) -> Option<&Callers> {
+        self.files.callers.as_ref()
     }
 
     /// The verifier for the authorities in use.
@@ -361,7 +307,10 @@ impl Files {
         let key =
             CertifiedKey::from_der(chain, key, &crypto::provider()).map_err(
                 |error| match error {
-                    rustls::Error::InconsistentKeys(_) => Unusable::Mismatch(self.clone()),
+                    rustls::Error::InconsistentKeys(_) => Unusable::Mismatch {
+                        key: self.key.clone(),
+                        certificate: self.certificate.clone(),
+                    },
                     rustls::Error::InvalidCertificate(why) => {
                         Unusable::Certificate(self.certificate.clone(), why.to_string())
                     }

@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::Shutdown;
 use super::body::TrackedBody;
 use super::peer::Handshake;
+use super::shutdown::Shutdown;
 use super::stage::{SharedStage, Stage, TrackedStream};
 use super::traffic::Calls;
 use crate::clock::monotonic_now;

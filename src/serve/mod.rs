@@ -13,8 +13,11 @@ pub mod certificate;
 mod connection;
 mod peer;
 mod places;
+mod server_config;
+mod shutdown;
 mod stage;
 mod traffic;
+pub mod unusable;
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +34,7 @@ use tokio_util::task::TaskTracker;
 pub use callers::Callers;
 pub use connection::{IDLE, Timeouts};
 pub use peer::{Handshake, Peer};
+pub use shutdown::Shutdown;
 
 use places::Places;
 use traffic::{Calls, Traffic};
@@ -44,26 +48,6 @@ pub enum Transport {
     Plain,
     /// TLS 1.2 or 1.3.
     Tls(Arc<ServerConfig>),
-}
-
-/// The two steps of shutting down, each begun by cancelling its token.
-#[derive(Debug, Clone, Default)]
-pub struct Shutdown {
-    /// Begins the first step: the process is not ready, and each answer closes its connection.
-    pub leaving: CancellationToken,
-    /// Begins the second step: no new connections are accepted, and idle ones end.
-    pub closing: CancellationToken,
-}
-
-impl Shutdown {
-    /// Child tokens for one connection, which polls them whenever bytes arrive. With tokens of its
-    /// own the connection shares no lock and no cache line with connections on other processors.
-    fn child(&self) -> Self {
-        Self {
-            leaving: self.leaving.child_token(),
-            closing: self.closing.child_token(),
-        }
-    }
 }
 
 /// The limits of a listener.

@@ -7,9 +7,9 @@ use super::path::{Impossible, way};
 use super::state::State;
 use super::status::{
     LastRestoration, MOST_TRANSITIONS, Mismatch, RestorationStatus, RestorationType, Snapshots,
-    Status, Stored, UnixTime,
+    Status, Stored,
 };
-use super::transition::{Reason, Transition};
+use super::transition::{Reason, Transition, UnixTime};
 use crate::quorum::{Sizes, VolumeFinding};
 
 /// The time after which sizes are written however little they have changed.

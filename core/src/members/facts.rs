@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::status::{LastDefragmentation, Snapshots, UnixTime};
+use super::status::{LastDefragmentation, Snapshots};
+use super::transition::UnixTime;
 use crate::quorum::pod::{Containers, Pod};
 use crate::quorum::{
     ClusterId, Condition, Member, MemberId, Membership, PodName, ProcessState, Role, Sizes,

@@ -26,9 +26,9 @@ pub use resources::{NewMember, Resources, resources};
 pub use state::State;
 pub use status::{
     LastDefragmentation, LastRestoration, Mismatch, RestorationStatus, RestorationType, RunStatus,
-    Snapshots, Status, Stored, UnixTime,
+    Snapshots, Status, Stored,
 };
-pub use transition::{Reason, Row, TABLE, Transition, is_permitted};
+pub use transition::{Reason, Row, TABLE, Transition, UnixTime, is_permitted};
 
 /// The annotation on the `EtcdMember` of a member that joins a running cluster (DEP-04,
 /// "Deterministic Etcd Member Creation/Restart During Scale-Up").

@@ -2,15 +2,11 @@
 //! `reason` in `lastDefragmentation`.
 
 use super::state::State;
-use super::transition::Transition;
+use super::transition::{Transition, UnixTime};
 use crate::quorum::{ClusterId, MemberId};
 
 /// The most transitions that are kept. The oldest go first.
 pub(super) const MOST_TRANSITIONS: usize = 50;
-
-/// A moment, in seconds since the Unix epoch. Kubernetes writes times in whole seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnixTime(pub i64);
 
 /// The status of an `EtcdMember`. A field that is not known is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,7 +2,10 @@
 //! Codes").
 
 use super::state::State;
-use super::status::UnixTime;
+
+/// A moment, in seconds since the Unix epoch. Kubernetes writes times in whole seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixTime(pub i64);
 
 /// The reason codes of DEP-04, completed by `NewMultiNodeClusterCreated`.
 ///

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Defect, Handover, Version};
+use super::desired::Handover;
+use super::version::{Defect, Version};
 use crate::quorum::pod::Pod;
 use crate::quorum::{EvidenceMode, Grants, PodName, Reason, Snapshot, Verdict, list};
 

@@ -3,7 +3,7 @@
 //! The rollout waits until the owner lets exactly this revision go on without quorum. Then it
 //! replaces one member after the other.
 
-use super::Desired;
+use super::desired::Desired;
 use super::desired::Obstacle;
 use super::next::{Next, Steps};
 use super::ordinal_state::{Granted, OrdinalState, Revision};

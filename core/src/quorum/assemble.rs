@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::agreement;
 use super::answers::{Answers, MemberAnswer};
 use super::condition::{self, Condition, Consensus};
-use super::evidence::{ListedMember, Status, Unanswered};
+use super::evidence::{ListedMember, Round, Status, Unanswered};
 use super::expected_voters::count;
 use super::id::{ClusterId, MemberId, PodName};
-use super::log_end;
+use super::log_end::{self, LogEnd};
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::{Containers, Node, Pod};
@@ -34,7 +34,7 @@ impl Snapshot {
         match observation.policy.evidence {
             EvidenceMode::Live => {
                 snapshot.take_in_answers(observation);
-                snapshot.log_end = log_end::of(&snapshot, observation);
+                snapshot.log_end = end_of_log(&snapshot, observation);
             }
             EvidenceMode::Readiness => readiness::take_in(&mut snapshot),
         }
@@ -447,6 +447,34 @@ fn sizes(status: &Status) -> Sizes {
         in_use: status.db_size_in_use,
         quota: status.db_size_quota,
     }
+}
+
+/// etcd's member list, from a voter whose linearizable read passed before, where some voter serves:
+/// the list that `snapshot`, which was made from `round`, goes by.
+pub fn confirmed_list(snapshot: &Snapshot, round: &Round) -> Option<Vec<ListedMember>> {
+    let cluster = snapshot.cluster_id.filter(|_| snapshot.proves_quorum())?;
+    let answers = Answers::sort(&snapshot.pods, round);
+    let list = List::choose(&answers, cluster)?;
+    let list = list.backed(&answers, cluster, snapshot.expected.voters);
+    list.confirmed.then(|| list.members.to_vec())
+}
+
+/// The end of the log by the leader's own report, if the leader serves and the cluster is not in
+/// doubt.
+fn end_of_log(snapshot: &Snapshot, observation: &Observation) -> Option<LogEnd> {
+    let cluster = snapshot
+        .cluster_id
+        .filter(|_| !snapshot.is_cluster_in_doubt)?;
+    let mut members = snapshot.members.iter();
+    let leads = members.find(|member| member.leader && member.condition == Condition::Serving)?;
+    let statuses = observation.round.probes.iter();
+    let mut statuses = statuses.filter_map(|probe| probe.status.as_ref().ok());
+    let status = statuses
+        .find(|status| Some(status.member_id) == leads.id && status.cluster_id == cluster)?;
+    Some(LogEnd {
+        cluster,
+        index: status.raft_index,
+    })
 }
 
 #[cfg(test)]

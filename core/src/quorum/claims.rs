@@ -278,8 +278,14 @@ pub fn decide_with_data_in_pod(
                 return Verdict::Wait(Reason::LedgerUntrusted { remaining });
             }
             let voters = snapshot.voters(grants, Some(target));
+            if voters < 3 {
+                return Verdict::Deny(Reason::OnlyDataInPod {
+                    pod: target.clone(),
+                    voters,
+                });
+            }
             let others = snapshot.serving(grants, Some(target));
-            let needed = voters.saturating_sub(1).max(majority(voters)).max(2);
+            let needed = (voters - 1).max(majority(voters));
             if others >= needed {
                 return verdict;
             }

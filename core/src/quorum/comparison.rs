@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MemberId, majority};
+use super::expected_voters::majority;
+use super::id::MemberId;
 
 /// The hash of a member's keys up to a revision, by etcd's `HashKV`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

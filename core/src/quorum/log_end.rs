@@ -7,9 +7,7 @@
 
 use std::fmt;
 
-use super::condition::Condition;
 use super::id::ClusterId;
-use super::snapshot::{Observation, Snapshot};
 
 /// The smallest and the largest step by which the record of a log's end moves, in raft entries. In
 /// between it moves by a sixteenth, so that a busy cluster's budget is not written all the time.
@@ -101,24 +99,6 @@ impl WentBack {
     }
 }
 
-/// The end of the log by the leader's own report, if the leader serves and the cluster is not in
-/// doubt.
-pub(super) fn of(snapshot: &Snapshot, observation: &Observation) -> Option<LogEnd> {
-    let cluster = snapshot
-        .cluster_id
-        .filter(|_| !snapshot.is_cluster_in_doubt)?;
-    let mut members = snapshot.members.iter();
-    let leads = members.find(|member| member.leader && member.condition == Condition::Serving)?;
-    let statuses = observation.round.probes.iter();
-    let mut statuses = statuses.filter_map(|probe| probe.status.as_ref().ok());
-    let status = statuses
-        .find(|status| Some(status.member_id) == leads.id && status.cluster_id == cluster)?;
-    Some(LogEnd {
-        cluster,
-        index: status.raft_index,
-    })
-}
-
 /// Whether the data went back since the record was made, or the members serve as another cluster.
 /// A restore makes a new cluster; that its data is the right one, only a person knows.
 pub(super) fn went_back(seen: Option<LogEnd>, recorded: Option<LogEnd>) -> Option<WentBack> {
@@ -136,7 +116,7 @@ pub(super) fn went_back(seen: Option<LogEnd>, recorded: Option<LogEnd>) -> Optio
 mod tests {
     use super::*;
     use crate::quorum::evidence::{Probe, Unanswered};
-    use crate::quorum::example;
+    use crate::quorum::{Observation, Snapshot, example};
 
     fn observed(index: u64) -> Observation {
         let mut observation = example::healthy("etcd", 3);

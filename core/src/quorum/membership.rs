@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::{Answers, Heard};
-use super::evidence::{ListedMember, Round};
+use super::evidence::ListedMember;
 use super::expected_voters::count;
 use super::id::{ClusterId, MemberId};
-use super::snapshot::Snapshot;
 
 /// The number of voters in etcd's member list, and how reliable the list is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +23,6 @@ pub enum Membership {
         /// The number of voters listed.
         voters: u32,
     },
-}
-
-/// etcd's member list, from a voter whose linearizable read passed before, where some voter serves:
-/// the list that `snapshot`, which was made from `round`, goes by.
-pub fn confirmed_list(snapshot: &Snapshot, round: &Round) -> Option<Vec<ListedMember>> {
-    let cluster = snapshot.cluster_id.filter(|_| snapshot.proves_quorum())?;
-    let answers = Answers::sort(&snapshot.pods, round);
-    let list = List::choose(&answers, cluster)?;
-    let list = list.backed(&answers, cluster, snapshot.expected.voters);
-    list.confirmed.then(|| list.members.to_vec())
 }
 
 /// The member list that counts. Lists of members whose read passed come first, and among these the

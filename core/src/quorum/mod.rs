@@ -41,6 +41,7 @@ pub mod example;
 mod expected_voters;
 mod grants;
 mod id;
+mod intent;
 mod leader;
 mod log_end;
 mod mapping;
@@ -49,6 +50,7 @@ pub mod pod;
 mod policy;
 mod process;
 mod readiness;
+mod serving;
 mod settlement;
 mod snapshot;
 pub mod stateful_set;
@@ -60,6 +62,7 @@ mod volume;
 mod volume_record;
 mod why;
 
+pub use assemble::confirmed_list;
 pub use circumstances::{
     Circumstances, EvictionBudget, Override, OverrideOn, Scope, Switch, Teardown,
 };
@@ -77,11 +80,13 @@ pub use expected_voters::{ExpectedVoters, majority};
 pub use grants::{Cause, Grant, Grants, Permitted};
 pub(crate) use id::list;
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
+pub use intent::Intent;
 pub use leader::leader_to_move;
 pub use log_end::{LogEnd, WentBack};
-pub use membership::{Membership, confirmed_list};
+pub use membership::Membership;
 pub use policy::{EvidenceMode, Policy, SmallCluster};
 pub use process::ProcessState;
+pub use serving::Serving;
 pub use settlement::{
     CauseState, Defragmentation, Incarnation, PodRead, Replacement, Settlement, settlement,
 };

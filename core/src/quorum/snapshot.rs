@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::circumstances::Circumstances;
 use super::condition::Condition;
-use super::evidence::{AlarmKind, Round};
+use super::evidence::{AlarmKind, Round, Unanswered};
 use super::expected_voters::ExpectedVoters;
 use super::id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 use super::log_end::{LogEnd, WentBack};
@@ -14,6 +14,7 @@ use super::membership::Membership;
 use super::pod::Pod;
 use super::policy::{EvidenceMode, Policy};
 use super::process::ProcessState;
+use super::why::Why;
 
 /// The input of one decision: facts read from the Kubernetes API, answers of etcd, and the budget's
 /// records.
@@ -297,10 +298,10 @@ impl Snapshot {
     }
 
     /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs
-    /// in a pod of this name.
+    /// in a pod of this name. A listed member of which nobody knows the pod may belong in it.
     pub fn is_no_member(&self, pod: &PodName) -> bool {
-        let known = |member: &Member| member.pod_name() == Some(pod);
-        let is_unlisted = self.has_proven_list() && !self.members.iter().any(known);
+        let may_be = |member: &Member| member.pod_name().is_none_or(|name| name == pod);
+        let is_unlisted = self.has_proven_list() && !self.members.iter().any(may_be);
         self.not_members.contains(pod) || is_unlisted
     }
 
@@ -336,5 +337,22 @@ impl Member {
     /// Whether the member is a voter and serves.
     pub fn serves_quorum(&self) -> bool {
         self.role == Role::Voter && self.condition == Condition::Serving
+    }
+
+    /// Whether a voter serves, would serve as soon as there is a leader, or may serve for all that
+    /// is known.
+    pub(super) fn may_serve(&self) -> bool {
+        !self.process.is_down()
+            && match &self.condition {
+                Condition::Serving | Condition::Learning | Condition::Unknown(_) => true,
+                Condition::Failing(why) => matches!(
+                    why,
+                    Why::NoLeader
+                        | Why::OtherLeader { .. }
+                        | Why::Lagging { .. }
+                        | Why::NotReady
+                        | Why::Silent(Unanswered::Defragmenting)
+                ),
+            }
     }
 }

@@ -8,10 +8,11 @@ use super::circumstances::Teardown;
 use super::disruption::InPlace;
 use super::expected_voters::majority;
 use super::id::{ClusterRef, MemberId, PodName, list};
+use super::intent::Intent;
 use super::log_end::WentBack;
 use super::policy::SmallCluster;
 use super::process::ProcessState;
-use super::stateful_set::{Intent, Serving};
+use super::serving::Serving;
 use super::why::Why;
 
 /// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a
@@ -332,6 +333,16 @@ pub enum Reason {
     DataInPod {
         /// The pod of the member.
         pod: PodName,
+    },
+    /// The data of the member is in its pod, and too few others could give it back.
+    #[display(
+        "the data of {pod} is in its pod and would go with it, and a cluster of {voters} cannot bring it back; save a snapshot, and set spec.dataProtection.ephemeral: Allow or quorumgate.io/override-until"
+    )]
+    OnlyDataInPod {
+        /// The pod of the member.
+        pod: PodName,
+        /// The number of voters: 1 or 2.
+        voters: u32,
     },
     /// The next pod would leave the cluster.
     #[display(

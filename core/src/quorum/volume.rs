@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Volume {
     /// The UID of the `PersistentVolumeClaim`.
     pub claim_uid: String,
-    /// The id of the bound volume: the handle of its driver, or else the name of the
+    /// The id of the bound volume: the handle of its driver, or else the name and the UID of the
     /// `PersistentVolume`. `None` while the claim is not bound.
     pub volume_id: Option<String>,
     /// The directory of the data on the volume. `None` where nobody can tell.
@@ -133,8 +133,9 @@ pub enum Difference {
     /// The claim could not be seen.
     #[display("a claim that could not be seen")]
     Unseen,
-    /// The data directory is another one on the same volume, so it is empty.
-    #[display("another directory of its volume, in which its data is not")]
+    /// The data directory is another one, on the same volume or in the pod, so it is empty. The
+    /// data is where it was.
+    #[display("another directory, in which its data is not")]
     OtherDirectory,
     /// The claim has the data of a member of another cluster.
     #[display("a claim with the data of another cluster")]
@@ -183,7 +184,8 @@ pub fn volume_finding(
     let difference = match (own, owner) {
         (Some(own), _) if own.is_same_as(present) => return VolumeFinding::AsRecorded,
         (_, Some((with, _))) => Difference::Swapped { with: with.clone() },
-        (Some(_), None) if present.is_in_pod() => Difference::NewPod,
+        (Some(own), None) if present.is_in_pod() && own.is_in_pod() => Difference::NewPod,
+        (Some(_), None) if present.is_in_pod() => Difference::OtherDirectory,
         (Some(own), None) if own.volume_id.is_some() && own.volume_id == present.volume_id => {
             Difference::OtherDirectory
         }
@@ -363,6 +365,20 @@ mod tests {
             panic!("it is another pod");
         };
         assert_eq!((difference, volume.is_in_pod()), (Difference::NewPod, true));
+    }
+
+    /// A template with another data directory, or another mount, empties no volume.
+    #[test]
+    fn a_place_in_the_pod_is_no_loss_of_data_that_is_on_a_volume() {
+        for own in [volume("c0", "v0"), Volume::on_node("node-1", "/var/etcd")] {
+            let recorded = BTreeMap::from([("etcd-0".into(), own)]);
+            let present = Volume::in_pod("u0");
+            let found = volume_finding(&recorded, &"etcd-0".into(), Some(&present));
+            let VolumeFinding::Wrong { difference, .. } = found else {
+                panic!("its data is not there: {found:?}");
+            };
+            assert_eq!(difference, Difference::OtherDirectory);
+        }
     }
 
     #[test]

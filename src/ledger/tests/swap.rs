@@ -288,6 +288,7 @@ async fn the_record_of_a_hibernation_ends_when_the_replicas_come_back() {
     let admitted = RecordedDelete {
         uid: "set-1".into(),
         by: "anna".into(),
+        keeps_claims: false,
         at: "2026-11-27T10:00:00Z".into(),
     };
     let (mut page, _) = ledger.admit_hibernation(&page, admitted).await.unwrap();
@@ -348,6 +349,7 @@ async fn admitted_deletes_are_remembered_once_each_and_not_without_end() {
         let admitted = RecordedDelete {
             uid: format!("s{uid}"),
             by: "ann".into(),
+            keeps_claims: false,
             at: "noon".into(),
         };
         page = ledger.admit_delete(&page, admitted).await.unwrap().0;

@@ -1003,9 +1003,18 @@ async fn a_claim_belongs_to_all_members_that_have_their_data_on_it() {
     assert_eq!(whose(&site, "shared").await, "etcd-0, etcd-1 of etcd");
     assert_eq!(whose(&site, "snapshots").await, "nobody");
     // Kubernetes protects a claim for what runs, whatever is on the claim.
-    for claim in ["shared", "snapshots"] {
-        let users = site.observer.identify_users("db", claim).await.unwrap();
-        assert_eq!(named(users), "etcd-0 of etcd", "{claim}");
+    let mut ended = mounting("Failed");
+    ended["status"]["containerStatuses"] = json!([]);
+    for (one, expected) in [
+        (ended, "etcd-0 of etcd"),
+        // The garbage collector of pods says so of a pod that its kubelet still runs.
+        (mounting("Failed"), "etcd-0, etcd-1 of etcd"),
+    ] {
+        site.put_pod(1, &one);
+        for claim in ["shared", "snapshots"] {
+            let users = site.observer.identify_users("db", claim).await.unwrap();
+            assert_eq!(named(users), expected, "{claim}");
+        }
     }
 }
 
@@ -1034,6 +1043,58 @@ async fn a_claim_belongs_to_the_member_that_its_name_and_its_template_give() {
         whose(&site, "data-web-etcd-2").await,
         "web-etcd-2 of web-etcd"
     );
+}
+
+/// Pods, templates and names say where members have their data from now on, and the record says
+/// where it is.
+#[tokio::test]
+async fn a_claim_with_data_on_record_is_its_members_whatever_pods_templates_and_names_say() {
+    let recorded = |claim: &str| {
+        let site = Site::new();
+        site.put_budget(&json!({"status": {"volumes": [{
+            "member": "etcd-2", "memberID": "3", "podUID": "p2", "claimUID": "c2", "volumeID": "v2",
+        }]}}));
+        let path = format!("{NAMESPACE}/persistentvolumeclaims/{claim}");
+        let metadata = json!({"name": claim, "namespace": "db", "uid": "c2"});
+        let kind = "PersistentVolumeClaim";
+        site.api.put(
+            &path,
+            json!({"apiVersion": "v1", "kind": kind, "metadata": metadata}),
+        );
+        site
+    };
+    // The template mounts the claim no more, and the pod of the member exists.
+    let site = recorded("data-etcd-2");
+    let elsewhere = json!({"spec": {
+        "containers": [{"name": "etcd", "command": ["etcd", "--data-dir=/tmp/etcd"]}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-etcd-2"}}],
+    }});
+    site.put_set(&templates("data"));
+    site.put_pod(2, &elsewhere);
+    assert_eq!(whose(&site, "data-etcd-2").await, "etcd-2 of etcd");
+    // The StatefulSet was made anew with other names of claims.
+    let site = recorded("data-etcd-2");
+    site.put_set(&templates("data2"));
+    assert_eq!(whose(&site, "data-etcd-2").await, "etcd-2 of etcd");
+    // No StatefulSet gives a claim this name.
+    let site = recorded("shared");
+    assert_eq!(whose(&site, "shared").await, "etcd-2 of etcd");
+    // Pods of another cluster mount it too.
+    let site = recorded("data-etcd-2");
+    let other = json!({"metadata": {"name": "a", "uid": "a"}, "spec": {"statefulSetName": "a"}});
+    site.api
+        .put(&BUDGET.replace("/etcd", "/a"), budget_json(&other));
+    let mut stranger = elsewhere;
+    stranger["metadata"] = json!({
+        "name": "a-0", "uid": "a0",
+        "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a", "uid": "a",
+            "controller": true,
+        }],
+    });
+    site.api
+        .put(&format!("{NAMESPACE}/pods/a-0"), pod_json(0, &stranger));
+    assert_eq!(whose(&site, "data-etcd-2").await, "etcd-2 of etcd");
 }
 
 #[tokio::test]

@@ -400,6 +400,18 @@ fn without_a_pod_and_a_set_only_a_recorded_delete_takes_the_data_along() {
         ..around(None, Owner::Unknown)
     };
     assert_eq!(of(&recorded), Some(Teardown::StatefulSet));
+    // Nobody announced this delete: it passed because no member served.
+    let nobody_served = budget(&json!({"status": {
+        "statefulSet": {"uid": "set-1"},
+        "recordedDeletes": {"statefulSets": [
+            {"uid": "set-1", "by": "ann", "keepsClaims": true, "time": "noon"},
+        ]},
+    }}));
+    let pods_only = Around {
+        status: nobody_served.status.as_ref(),
+        ..around(None, Owner::Unknown)
+    };
+    assert_eq!(of(&pods_only), None);
     let owner_goes = Around {
         status: Some(&gone),
         ..around(None, Owner::Goes)

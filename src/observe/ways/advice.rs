@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::FailedWay;
+use super::trial::FailedWay;
 use super::trial::WhyFailed;
 use crate::api::{IdentitySource, Scheme, Way};
 use crate::etcd::{Failure, Obstacle};

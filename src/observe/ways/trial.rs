@@ -6,13 +6,15 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
+use super::super::observer::Observer;
+use super::super::view::ClusterView;
 use super::gather::{Known, gather};
 use super::{credentials, read};
 use crate::api::Way;
 use crate::etcd::Failure;
 use crate::ledger::Page;
+use crate::observe::belonging;
 use crate::observe::endpoints::{self, SharedSettings};
-use crate::observe::{ClusterView, Observer, belonging};
 use crate::quorum::ClusterId;
 
 /// Most ways that are tried at one time.

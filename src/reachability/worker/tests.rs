@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use super::writes::FRESH;
 use super::*;
 use crate::fake_api::FakeApi;
 use crate::reachability::beside;

@@ -18,8 +18,8 @@ use crate::observe::{
     finding, is_held, joining, membership,
 };
 use crate::plan::replacement::{ClaimFacts, CrashLoop, Facts, MembershipBy, Mode};
+use crate::quorum::Serving;
 use crate::quorum::evidence::ListedMember;
-use crate::quorum::stateful_set::Serving;
 use crate::quorum::{
     Comparison, DataInPods, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
     confirmed_list, volume_finding,

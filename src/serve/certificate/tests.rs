@@ -112,7 +112,7 @@ fn a_bad_pair_keeps_the_one_before_and_is_reported_once() {
     fs::write(directory.path().join("tls.crt"), &other).unwrap();
     assert!(matches!(
         in_use.reload(),
-        Reload::Kept(Unusable::Mismatch(_))
+        Reload::Kept(Unusable::Mismatch { .. })
     ));
     assert!(matches!(in_use.reload(), Reload::StillUnusable));
     assert_eq!(in_use.in_use.load_full().unwrap().key.cert, own);

@@ -23,6 +23,13 @@ async fn volume(world: &World, pod: &str) -> Result<String> {
     spec.volume_name.context("it is not bound")
 }
 
+/// The id of the volume of this name, as the gate records it.
+async fn id(world: &World, volume: &str) -> Result<String> {
+    let all: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    let uid = all.get(volume).await?.metadata.uid.context("no UID")?;
+    Ok(format!("{volume}/{uid}"))
+}
+
 /// Gives both members new claims on these volumes. The StatefulSet is away meanwhile, so that it
 /// makes neither pods nor claims.
 async fn mount(world: &World, volumes: [&str; 2]) -> Result<()> {
@@ -119,8 +126,9 @@ pub(crate) async fn are_told_until_put_right(version: EtcdVersion, name: &str) -
     );
     let (one, two) = (own.0.as_str(), own.1.as_str());
 
+    let ids = [id(&world, two).await?, id(&world, one).await?];
     mount(&world, [two, one]).await?;
-    for (pod, wrong) in SWAPPED.into_iter().zip([two, one]) {
+    for (pod, wrong) in SWAPPED.into_iter().zip(&ids) {
         eventually(SOON, format!("{pod} has a wrong volume"), async || {
             let (identified, fixed) = mismatch(&world, pod, wrong).await?;
             ensure!(!identified.is_empty() && fixed.is_empty(), "{fixed:?}");
@@ -129,12 +137,12 @@ pub(crate) async fn are_told_until_put_right(version: EtcdVersion, name: &str) -
         .await?;
     }
     mount(&world, [one, two]).await?;
-    for (pod, wrong) in SWAPPED.into_iter().zip([two, one]) {
+    for (pod, wrong) in SWAPPED.into_iter().zip(&ids) {
         eventually(SOON, format!("{pod} has its own volume"), async || {
             let (_, fixed) = mismatch(&world, pod, wrong).await?;
             ensure!(!fixed.is_empty(), "it is open");
             let ids = field(&world, pod, "volumeMismatches[*].volumeID").await?;
-            ensure!(ids == wrong, "{ids}");
+            ensure!(ids == *wrong, "{ids}");
             Ok(())
         })
         .await?;

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use super::super::hindrance::Hindrance;
+use super::super::version::Defect;
 use super::facts::{Facts, MemberFacts};
 use super::refusal::Refusal;
-use crate::plan::{Defect, Hindrance};
 use crate::quorum::{
     Disruption, Grants, Kind, Member, PodName, Role, Snapshot, TargetPod, Tolerance, decide,
 };

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::plan::{Handover, Version};
+use super::super::desired::Handover;
+use super::super::version::Version;
 use crate::quorum::{Member, PodName};
 
 /// `spec.defragmentation` of the budget.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::plan::{Defect, Hindrance, Version};
+use super::super::hindrance::Hindrance;
+use super::super::version::{Defect, Version};
 use crate::quorum::PodName;
 
 /// The reason why a member that is due is not defragmented now, with its numbers. `Display` is a

@@ -2,12 +2,12 @@
 
 use std::cmp::Reverse;
 
+use super::super::hindrance::Hindrance;
 use super::allowed::{not_all_serving, refusal};
 use super::due::{Due, due, reclaimable};
 use super::facts::{Call, Facts, MemberFacts, Mode};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
-use crate::plan::Hindrance;
 use crate::quorum::{
     Defragmentation, Disruption, Grants, Kind, Member, MemberId, Permitted, PodName, Snapshot,
     TargetPod, leader_to_move,

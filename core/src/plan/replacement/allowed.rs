@@ -1,9 +1,11 @@
 //! The conditions under which a member may be replaced. They are checked before the grant and once
 //! more before the first change.
 
-use super::facts::{Facts, MembershipBy};
+use super::super::hindrance::Hindrance;
+use super::super::version::Defect;
+use super::facts::Facts;
+use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
-use crate::plan::{Defect, Hindrance};
 use crate::quorum::{
     Actor, Comparison, Grants, Member, MemberId, PodName, Role, Snapshot,
     decide_with_terminating_claim, majority, replacement,

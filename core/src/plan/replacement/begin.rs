@@ -1,10 +1,11 @@
 //! The beginning of a replacement: which member, and the record with which it begins.
 
+use super::super::hindrance::Hindrance;
 use super::allowed::refusal;
-use super::facts::{Facts, MembershipBy, Mode, Proof, Record};
+use super::facts::{Facts, Mode, Proof, Record};
+use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use super::step::{Next, Step};
-use crate::plan::Hindrance;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
     Actor, ClaimState, Difference, Grants, Member, MemberId, Permitted, PodName, PodUid, Snapshot,

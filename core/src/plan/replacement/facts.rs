@@ -1,7 +1,9 @@
 //! The facts and settings of a replacement that a snapshot does not have.
 
+use super::super::desired::Handover;
+use super::super::version::Version;
 use super::guard::leads_to;
-use crate::plan::{Handover, Version};
+use super::membership_by::MembershipBy;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
     ClaimState, Comparison, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
@@ -18,20 +20,6 @@ pub enum Mode {
     Manual,
     /// Also a member whose data is proven to be lost.
     Auto,
-}
-
-/// `spec.dataProtection.membership` of the budget: who changes etcd's member list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MembershipBy {
-    /// The gate.
-    Gate,
-    /// The member's own pod: its script removes and adds the member before etcd starts.
-    Pod,
-    /// A sidecar in the member's pod, such as etcd-druid's. It starts a new cluster where nothing
-    /// tells it that it was a member ([`Facts::leases_held`], [`Facts::has_backup`]).
-    Sidecar,
-    /// The owner of the StatefulSet: etcd-operator.
-    Owner,
 }
 
 /// The facts of one look at a cluster, beside its snapshot and its grants.

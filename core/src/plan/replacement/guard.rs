@@ -5,7 +5,7 @@
 //! `existing` harms nobody, and keeps a member without data from starting a cluster. It does not
 //! keep such a member from coming back under its old identity: for that the pod has to wait.
 
-use super::facts::MembershipBy;
+use super::membership_by::MembershipBy;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{Difference, Member, MemberId, PodName, Snapshot, VolumeFinding};
 

@@ -1,6 +1,6 @@
 //! The reasons why no replacement begins, and what one that has begun waits for.
 
-use crate::plan::Hindrance;
+use super::super::hindrance::Hindrance;
 use crate::quorum::Comparison;
 
 /// The reason why a member is not replaced now, or not further. `Display` is a sentence for people.

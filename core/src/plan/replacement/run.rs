@@ -2,7 +2,8 @@
 
 use super::allowed::refusal;
 use super::begin::{begin, heir};
-use super::facts::{Facts, MembershipBy, Mode, Record};
+use super::facts::{Facts, Mode, Record};
+use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;

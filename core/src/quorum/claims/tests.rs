@@ -6,7 +6,7 @@ use crate::quorum::circumstances::{Override, OverrideOn};
 use crate::quorum::evidence::{Probe, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::snapshot::Observation;
-use crate::quorum::{ClusterRef, EvidenceMode, example};
+use crate::quorum::{ClusterRef, EvidenceMode, SmallCluster, example};
 
 /// A cluster of `voters` of which those in `down` do not run.
 fn cluster(voters: u32, down: &[usize]) -> Observation {
@@ -433,19 +433,56 @@ fn a_member_goes_with_its_data_only_while_all_others_serve() {
     }
     let goes = decide_of(&dead, DataInPods::Replace);
     assert!(matches!(goes, Verdict::Allow(_)), "{goes:?}");
-    // Nobody has the data of the only member, nor could two members spare one.
-    for members in [1, 2] {
-        let few = example::healthy("etcd", members);
-        let name = format!("etcd-{}", members - 1);
+}
+
+/// The only member's data is nowhere else, and two members could spare none. Waiting helps neither.
+#[test]
+fn of_one_or_two_members_with_their_data_in_pods_none_goes_and_the_refusal_says_what_allows_it() {
+    for (members, policy) in [(1, SmallCluster::Allow), (2, SmallCluster::Allow)] {
+        let mut few = example::healthy("etcd", members);
+        (few.policy.single_member, few.policy.two_members) = (policy, policy);
+        let target = TargetPod {
+            name: PodName::new(format!("etcd-{}", members - 1)),
+            uid: PodUid::new(format!("uid-{}", members - 1)),
+        };
+        let drain = Disruption {
+            target,
+            kind: Kind::Evict,
+            actor: Actor::Stranger,
+            grace: Grace::Graceful,
+            precondition: None,
+        };
         let snapshot = Snapshot::assemble(&few);
-        let grants = Grants::default();
-        let verdict =
-            decide_with_data_in_pod(&snapshot, &grants, &drain(&name), DataInPods::Replace);
-        assert!(
-            !matches!(verdict, Verdict::Allow(_)),
-            "{members}: {verdict:?}"
+        let of = |policy| decide_with_data_in_pod(&snapshot, &Grants::default(), &drain, policy);
+        assert!(matches!(of(DataInPods::Allow), Verdict::Allow(_)));
+        let Verdict::Deny(reason) = of(DataInPods::Replace) else {
+            panic!("{members}: {:?}", of(DataInPods::Replace));
+        };
+        assert_eq!(reason.slug(), "only-data-in-pod");
+        let says = format!(
+            "a cluster of {members} cannot bring it back; save a snapshot, and set spec.dataProtection.ephemeral: Allow"
         );
+        assert!(reason.to_string().contains(&says), "{reason}");
     }
+}
+
+/// The budget is new, so no record says in which pod a member was, and its name in etcd is not that
+/// of a pod.
+#[test]
+fn a_claim_may_be_that_of_a_listed_member_whose_pod_nobody_knows() {
+    let mut observation = example::healthy("etcd", 3);
+    observation.pods.truncate(2);
+    observation.round.probes.truncate(2);
+    for probe in &mut observation.round.probes {
+        let listed = probe.members.as_mut().unwrap();
+        for (n, member) in listed.iter_mut().enumerate() {
+            member.name = format!("m{n}");
+            member.peer_urls = vec![format!("http://10.0.0.{n}:2380")];
+        }
+    }
+    let verdict = ask(&observation, &Grants::default(), 2);
+    assert_ne!(slug(&verdict), "not-a-member");
+    assert!(!matches!(verdict, Verdict::Allow(Permission::Waived(_))));
 }
 
 /// Kubernetes protects no claim for a pod without a node, and gives that pod the next claim.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Request;
+use super::request::Request;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::expected_voters::majority;

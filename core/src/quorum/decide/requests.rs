@@ -1,6 +1,6 @@
 //! Rules 5 to 10, which depend on the request, on the ledger and on the cluster's other objects.
 
-use super::Request;
+use super::request::Request;
 use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};

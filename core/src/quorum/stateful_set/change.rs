@@ -1,7 +1,7 @@
 //! The pods that a request about a StatefulSet takes away.
 
-use super::Ordinals;
-use crate::quorum::Waiver;
+use super::super::verdict::Waiver;
+use super::ordinals::Ordinals;
 
 /// A change that takes members.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,12 +4,16 @@
 //! StatefulSet and a scale to 0 as well as a scale-in. A change that takes nobody who serves needs
 //! no announcement.
 
-use crate::quorum::{
-    Basis, ClusterRef, DataTaken, NamedOwner, Permission, Reason, Scope, Teardown, TeardownBy,
-    Unannounced, Verdict, Waiver,
+use super::super::circumstances::{Scope, Teardown};
+use super::super::id::ClusterRef;
+use super::super::intent::Intent;
+use super::super::serving::Serving;
+use super::super::verdict::{
+    Basis, DataTaken, NamedOwner, Permission, Reason, TeardownBy, Unannounced, Verdict, Waiver,
 };
 
-use super::{Change, Listed, Serving};
+use super::change::Change;
+use super::listed::Listed;
 
 /// The facts about a StatefulSet and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,23 +54,6 @@ pub enum TeardownPolicy {
     Announce,
     /// A teardown needs no announcement.
     Allow,
-}
-
-/// A person's announcement (annotation `quorumgate.io/intent`).
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames,
-)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Intent {
-    /// The cluster is to be deleted.
-    Delete,
-    /// All members are to be stopped by `spec.replicas: 0`.
-    Hibernate,
-    /// Members are to be removed by a lower `spec.replicas`.
-    ScaleIn,
-    /// The members are to start a new cluster with empty volumes. No change of the StatefulSet is
-    /// permitted by that.
-    Bootstrap,
 }
 
 /// The owners of a StatefulSet.

@@ -1,8 +1,11 @@
 //! The leaving members that etcd still lists.
 
-use super::Leaving;
+use super::super::id::{Ordinal, PodName};
+use super::super::policy::EvidenceMode;
+use super::super::snapshot::{Member, Snapshot};
+use super::super::why::Why;
+use super::ordinals::Leaving;
 use super::ordinals::pod;
-use crate::quorum::{EvidenceMode, Member, Ordinal, PodName, Snapshot, Why};
 
 /// The number of leaving pods that are named if nobody can say which of them have a member.
 const NAMED: usize = 9;

@@ -8,10 +8,8 @@ mod change;
 mod decide;
 mod listed;
 mod ordinals;
-mod serving;
 
 pub use change::{Change, Delete};
-pub use decide::{Facts, Intent, Owner, TeardownPolicy, decide};
+pub use decide::{Facts, Owner, TeardownPolicy, decide};
 pub use listed::Listed;
 pub use ordinals::{Leaving, Ordinals, scale_in_lets_go};
-pub use serving::Serving;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::quorum::{Ordinal, PodName};
+use super::super::id::{Ordinal, PodName};
 
 /// The ordinals that a StatefulSet keeps pods for: `start..start + count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,22 +18,6 @@ mod webhooks;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-pub use record::{TrustEvent, TrustRecord};
+pub use record::{Trust, TrustEvent, TrustRecord};
 pub use watch::TrustWatch;
 pub use webhooks::WebhookHistory;
-
-/// Whether a ledger is known to hold every open grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trust {
-    /// The ledger holds every open grant.
-    Trusted,
-    /// The ledger is new, or disruptions may have passed without a grant. Grants that the ledger
-    /// does not show may be open.
-    Untrusted {
-        /// The time that this replica still has to watch the ledger. `None` during an outage of
-        /// the gate, because that time does not count.
-        remaining: Option<Duration>,
-    },
-}

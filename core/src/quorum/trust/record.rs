@@ -2,7 +2,22 @@
 
 use std::time::Duration;
 
-use super::{Trust, TrustWatch, WebhookHistory};
+use super::watch::TrustWatch;
+use super::webhooks::WebhookHistory;
+
+/// Whether a ledger is known to hold every open grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The ledger holds every open grant.
+    Trusted,
+    /// The ledger is new, or disruptions may have passed without a grant. Grants that the ledger
+    /// does not show may be open.
+    Untrusted {
+        /// The time that this replica still has to watch the ledger. `None` during an outage of
+        /// the gate, because that time does not count.
+        remaining: Option<Duration>,
+    },
+}
 
 /// Why the ledger of a budget with `enforcement: Warn` is not trusted.
 const REFUSALS_PASS: &str = "what was refused was allowed (enforcement: Warn)";

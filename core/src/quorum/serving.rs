@@ -1,7 +1,8 @@
 //! The members that a teardown would take while they serve.
 
-use crate::quorum::decide::may_serve;
-use crate::quorum::{Condition, Member, PodName, Snapshot};
+use super::condition::Condition;
+use super::id::PodName;
+use super::snapshot::{Member, Snapshot};
 
 /// Whether any member of a StatefulSet serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Serving {
 fn unknown(member: &Member, is_confirmed: bool) -> Option<String> {
     let is_known = match &member.condition {
         Condition::Learning | Condition::Serving => true,
-        Condition::Failing(_) => is_confirmed || !may_serve(member),
+        Condition::Failing(_) => is_confirmed || !member.may_serve(),
         Condition::Unknown(_) => member.process.is_down(),
     };
     let why = member.condition.why().filter(|_| !is_known)?;
