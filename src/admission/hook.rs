@@ -32,7 +32,7 @@ pub enum Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Hook {
-    /// May this pod be deleted?
+    /// May this pod be deleted, or be called failed?
     Pods,
     /// May this pod be evicted?
     Evictions,
@@ -93,7 +93,10 @@ impl Hook {
             operation,
         );
         match self {
-            Self::Pods => asked == ("", "pods", "", Operation::Delete),
+            Self::Pods => matches!(
+                asked,
+                ("", "pods", "", Operation::Delete) | ("", "pods", "status", Operation::Update)
+            ),
             Self::Evictions | Self::MutateEvictions => {
                 asked == ("", "pods", "eviction", Operation::Create)
             }
@@ -127,7 +130,7 @@ impl Hook {
     /// The requests that [`Self::is_for`] accepts, in words.
     pub fn expects(self) -> &'static str {
         match self {
-            Self::Pods => "DELETE of pods",
+            Self::Pods => "DELETE of pods, or UPDATE of pods/status",
             Self::Evictions | Self::MutateEvictions => "CREATE of pods/eviction",
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"

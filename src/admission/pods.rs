@@ -1,9 +1,13 @@
-//! `/validate/pods`: may this pod be deleted?
+//! `/validate/pods`: may this pod be deleted, or be called failed?
+//!
+//! Where a Node is deleted, the garbage collector of pods writes the phase `Failed` before it
+//! deletes the pods. A kubelet that still runs ends their containers by the phase alone. So the
+//! write is judged as the delete that follows it.
 
 use serde::Deserialize;
 
 use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
-use super::hook::Hook;
+use super::hook::{Hook, Operation};
 use super::malformed::Malformed;
 use super::review::{Metadata, Options, Request};
 use crate::judge::Question;
@@ -66,7 +70,13 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
     let mut request = Request::<Pod>::read(Hook::Pods, body)?;
     let pod = request.take_old_object()?;
     let (namespace, name) = request.identity(&pod.metadata)?;
-    let grace = pod.grace(&request.options);
+    let is_delete = request.operation == Operation::Delete;
+    let (grace, precondition) = if is_delete {
+        let precondition = request.options.precondition().map(Into::into);
+        (pod.grace(&request.options), precondition)
+    } else {
+        (Grace::Forced, pod.metadata.uid.as_deref().map(Into::into))
+    };
     let terminates = pod.metadata.deletion_timestamp.is_some();
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
     let about = ReviewContext::of(&mut request, subject, context);
@@ -80,7 +90,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
             kind: Kind::Delete,
             asker: about.asker.clone(),
             grace,
-            precondition: request.options.precondition().map(Into::into),
+            precondition,
             dry_run: about.dry_run,
             deadline: context.deadline,
             only_if_etcd_is: Vec::new(),

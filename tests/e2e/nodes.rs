@@ -3,14 +3,17 @@
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use quorumgate_testbed::Node;
 use quorumgate_testbed::eventually;
+use serde_json::json;
 
 use crate::asking::{By, refusal};
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};
 
+/// The user as which kube-controller-manager deletes pods of Nodes that are gone.
+const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
 /// The taint that declares that nothing runs on the node any more.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
@@ -33,6 +36,33 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
 
     out_of_service(&world, &node).await?;
     force_away(&world, "etcd-2", &uid).await?;
+    world.replaced("etcd-2", &uid).await?;
+    world.whole().await?;
+    world.close().await
+}
+
+/// Where a Node was deleted, pod GC calls its pods failed before it deletes them. A kubelet that
+/// still runs ends their containers by that alone, so the delete would come too late for a refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn pod_gc_calls_no_pod_failed_whose_member_is_needed() -> Result<()> {
+    let world = World::builder("called-failed").start().await?;
+    let collector = world.bed().client_as(POD_GC, &["system:masters"]).await?;
+    let pods: Api<Pod> = Api::namespaced(collector, world.namespace());
+    let params = PatchParams::default();
+    let failed = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    let call_failed = async |pod| pods.patch_status(pod, &params, &failed).await;
+
+    let uid = world.etcd.pod_uid("etcd-2").await?;
+    eventually(SOON, "etcd-2 may be called failed", async || {
+        Ok(call_failed("etcd-2").await.map(drop)?)
+    })
+    .await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        let (code, message) = refusal(call_failed(pod).await)?;
+        let says = format!("{pod} is needed");
+        ensure!(code == 429 && message.contains(&says), "{code}: {message}");
+    }
+    world.lets_go(By::Delete, "etcd-2").await?;
     world.replaced("etcd-2", &uid).await?;
     world.whole().await?;
     world.close().await

@@ -345,6 +345,7 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     };
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let pods: BTreeSet<String> = named(&[
+        "deleted-or-failed-by-pod-gc",
         "pod-of-a-statefulset",
         "not-the-namespace-controller",
         "not-finished",

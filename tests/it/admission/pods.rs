@@ -34,6 +34,29 @@ async fn a_delete_is_asked_about_with_the_pod_that_the_review_shows() {
     assert_eq!(question.asker.actor, Actor::Stranger);
 }
 
+/// Pod GC calls the pods of a deleted Node failed before it deletes them, and a kubelet that still
+/// runs ends them by that.
+#[tokio::test]
+async fn a_pod_that_pod_gc_calls_failed_is_judged_as_the_delete_that_follows() {
+    let door = Door::open();
+    let review = with(fixture("pod-delete"), "/request/operation", json!("UPDATE"));
+    let review = with(review, "/request/subResource", json!("status"));
+    let collector = "system:serviceaccount:kube-system:pod-garbage-collector";
+    let review = with(review, "/request/userInfo/username", json!(collector));
+    assert!(door.post(PATH, &review).await.is_allowed());
+    let question = door.question();
+    assert_eq!(question.pod.as_str(), "etcd-main-0");
+    assert_eq!(
+        (question.kind, question.grace),
+        (Kind::Delete, Grace::Forced)
+    );
+    assert_eq!(question.asker.actor, Actor::NodeOrPodGc);
+    let uid = question.precondition.expect("the incarnation");
+    assert_eq!(uid.as_str(), "b3a7c1a2-6d0e-4a43-8f2d-3f0b35d3f3b0");
+    let refused = Door::answering(|_| wait(Reason::NoLedger));
+    assert!(!refused.post(PATH, &review).await.is_allowed());
+}
+
 #[tokio::test]
 async fn n3_a_collection_delete_has_no_name_and_is_identified_by_its_old_object() {
     let door = Door::open();
