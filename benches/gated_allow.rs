@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     plane::with(async |plane| {
         let bed = Bed::up_with(plane.clone()).await?;
         let mut sandbox = bed.sandbox("gated-allow").await?;
-        measure(&mut sandbox, &Tls::new(&directory)?).await?;
+        Box::pin(measure(&mut sandbox, &Tls::new(&directory)?)).await?;
         sandbox.close().await
     })
 }

@@ -389,10 +389,10 @@ fn is_protected_for(pod: &Pod) -> bool {
 
 /// Whether a container of the pod runs, by its kubelet.
 fn runs(pod: &Pod) -> bool {
-    let status = pod.status.as_ref();
-    let containers = status.and_then(|status| status.container_statuses.as_ref());
-    let states = containers.into_iter().flatten().flat_map(|c| &c.state);
-    states.into_iter().any(|state| state.running.is_some())
+    let seen = pod.status.as_ref();
+    let containers = seen.and_then(|seen| seen.container_statuses.as_ref());
+    let mut states = containers.into_iter().flatten().flat_map(|c| &c.state);
+    states.any(|state| state.running.is_some())
 }
 
 /// Whether the data of the member in a pod may be on a claim that the pod mounts.
