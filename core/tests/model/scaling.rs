@@ -14,9 +14,9 @@
 //! at which its pod is let go, and every later permission has to know of it.
 
 use quorumgate_core::quorum::stateful_set::{
-    self, Change, Facts, Intent, Ordinals, Owner, Serving, TeardownPolicy, decide, scale_in_lets_go,
+    self, Change, Facts, Ordinals, Owner, TeardownPolicy, decide, scale_in_lets_go,
 };
-use quorumgate_core::quorum::{Ordinal, Permission, Scope, Verdict};
+use quorumgate_core::quorum::{Intent, Ordinal, Permission, Scope, Serving, Verdict};
 
 use crate::action::Action;
 use crate::appearance::{Scene, look};
