@@ -4,7 +4,7 @@
 //! that pod.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -13,6 +13,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::belonging;
+use super::claim_names::{CLAIM_NAME, ClaimReads, claims_of, templates};
 use super::cluster_of_pod::Identity;
 use super::enrolment::labels_enrol;
 use super::error::ObserveError;
@@ -26,12 +27,6 @@ use crate::ledger::{LedgerError, Page};
 use crate::lists;
 use crate::named;
 use crate::quorum::{ClaimState, ClusterRef, PodName};
-
-/// Where a pod has the name of a claim.
-pub(super) const CLAIM_NAME: &str = "persistentVolumeClaim.claimName of the pod";
-
-/// The claims that were read, by name. An error says for people why one could not be.
-pub(super) type ClaimReads = BTreeMap<String, Result<ClaimState, String>>;
 
 /// The members whose claim a claim is.
 #[derive(Debug)]
@@ -408,25 +403,6 @@ fn has_data(set: &StatefulSet, etcd: RecordedEtcd<'_>, claim: &str, pod: &PodNam
         .as_ref()
         .and_then(|spec| spec.template.spec.as_ref());
     spec.is_none_or(|spec| data_on(spec, etcd, Some(set), pod).may_be(claim))
-}
-
-/// The names of the claims that a pod uses.
-pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> {
-    let volumes = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.filter_map(|volume| {
-        let claim = volume.persistent_volume_claim.as_ref()?;
-        Some(claim.claim_name.as_str())
-    })
-}
-
-/// The names of the StatefulSet's claim templates.
-pub(super) fn templates(set: &StatefulSet) -> impl Iterator<Item = &str> {
-    let spec = set.spec.iter();
-    let templates = spec.flat_map(|spec| spec.volume_claim_templates.iter().flatten());
-    templates.filter_map(|template| template.metadata.name.as_deref())
 }
 
 /// The parts of a claim's name before and after its last dash, if some StatefulSet may give such a

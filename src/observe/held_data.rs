@@ -1,69 +1,20 @@
 //! The notes on the members' claims: an annotation says whose data a claim has. It outlives the
 //! budget, whose record of volumes is the memory of the identity guard otherwise.
 
-use std::fmt;
-use std::str::FromStr;
-
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
-use super::claims::CLAIM_NAME;
+use super::claim_names::CLAIM_NAME;
+use super::claim_note::ClaimNote;
 use super::member_claim::MemberClaim;
 use super::observer::Observer;
 use super::patience::soon;
-use crate::api::names::HOLDS;
 use crate::ledger::Page;
 use crate::named;
-use crate::quorum::{
-    ClusterId, ClusterRef, HeldData, PodName, Volume, VolumeFinding, unrecorded_finding,
-};
-
-/// The text of the annotation: whose data the claim has, and since when the cluster is guarded. A
-/// claim of it that is younger and has no note was never a serving member's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClaimNote {
-    /// The member whose data the claim has.
-    pub held: HeldData,
-    /// The creation of the cluster's first budget.
-    pub since: Timestamp,
-}
-
-impl ClaimNote {
-    /// The note in the metadata of a claim. One that nobody can read is none.
-    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let text = metadata.annotations.as_ref()?.get(HOLDS)?;
-        text.parse().ok()
-    }
-}
-
-impl fmt::Display for ClaimNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HeldData { cluster, member } = self.held;
-        let since = self.since.strftime("%Y-%m-%dT%H:%M:%SZ");
-        write!(f, "member {member} of cluster {cluster} since {since}")
-    }
-}
-
-impl FromStr for ClaimNote {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let ["member", member, "of", "cluster", cluster, "since", since] = words[..] else {
-            return Err(());
-        };
-        Ok(Self {
-            held: HeldData {
-                cluster: cluster.parse().map_err(drop)?,
-                member: member.parse().map_err(drop)?,
-            },
-            since: since.parse().map_err(drop)?,
-        })
-    }
-}
+use crate::quorum::{ClusterId, ClusterRef, PodName, Volume, VolumeFinding, unrecorded_finding};
 
 /// The start of the guard of the cluster with this id, by the notes on its claims.
 pub fn guarded_since(notes: &[ClaimNote], cluster: ClusterId) -> Option<Timestamp> {
@@ -116,7 +67,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::MemberId;
+    use crate::quorum::{HeldData, MemberId};
 
     #[test]
     fn a_note_is_read_as_it_is_written_and_anything_else_is_none() {

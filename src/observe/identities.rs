@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 
 use super::contents::{Contents, Object, Place};
-use super::ways::{Credentials, UserSource};
+use super::ways::credentials::{Credentials, UserSource};
 use crate::api::{AuthoritySource, IdentitySource, SourceKind};
 use crate::causes::causes;
 use crate::crypto::{self, Certificate};

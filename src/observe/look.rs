@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::error::ObserveError;
-use super::observer::Find;
+use super::find::Find;
 use super::observer::Observer;
 use super::pods;
 use super::view::{Ages, ClusterView};

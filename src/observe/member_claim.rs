@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 
 use super::bound_node::bound_node;
-use super::claims::CLAIM_NAME;
-use super::held_data::ClaimNote;
+use super::claim_names::CLAIM_NAME;
+use super::claim_note::ClaimNote;
 use super::member_volume::DataOn;
 use super::observer::Observer;
 use super::patience::soon;

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
+use super::belonging;
 use super::bound_node::is_bound_to_a_node;
-use super::claims::templates;
+use super::claim_names::templates;
 use super::etcd_container::EtcdContainer;
 use super::mounts::{changes_with_pod, directory_of, mount_of};
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::ClusterView;
-use super::{belonging, ways};
+use super::ways::read::referred;
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::quorum::PodName;
 
@@ -354,7 +355,7 @@ impl Observer {
         }
         let container = EtcdContainer::of(spec, named);
         let container = container.certain()?;
-        let contents = ways::referred(self.client(), namespace, spec, named).await;
+        let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
         let mut found = settings.directories()?;
         found.variables = settings.named_in(&on_volumes(&found, container));

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::observer::Find;
+use super::find::Find;
 use super::view::Ages;
-use super::ways::Credentials;
+use super::ways::credentials::Credentials;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, TimeLimit};
 use crate::quorum::evidence::Round;

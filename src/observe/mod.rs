@@ -6,8 +6,11 @@
 //! facts is pure. [`ClusterView`] keeps the objects, so that one reading gives the facts for any
 //! pod of the cluster.
 
+mod advice;
 mod belonging;
 mod bound_node;
+mod claim_names;
+mod claim_note;
 mod claims;
 mod client_urls;
 mod cluster_of_pod;
@@ -18,6 +21,7 @@ mod endpoints;
 mod enrolment;
 mod error;
 mod etcd_container;
+mod find;
 mod held_data;
 mod identities;
 mod index;
@@ -47,19 +51,22 @@ mod sidecar;
 mod sights;
 mod start_guard;
 mod teardown;
+mod trial;
 mod upkeep;
 mod view;
 mod ways;
 
+pub use advice::advice;
 pub use belonging::{is_stateful_set, named_after};
 pub use bound_node::bound_to;
+pub use claim_note::ClaimNote;
 pub use claims::{ClaimIdentity, PodData};
 pub use cluster_of_pod::Identity;
 pub use containers::{MANY_RESTARTS, etcd_history};
 pub use enrolment::{are_of_druid, is_enrolled, labels_enrol, labels_opt_out, opts_out};
 pub use error::ObserveError;
 pub use etcd_container::EtcdContainer;
-pub use held_data::{ClaimNote, guarded_since};
+pub use held_data::guarded_since;
 pub use index::{DisruptionBudgetNames, Index};
 pub use initial_state::{Change, InitialState, JOINING, joining};
 pub use intents::Intents;
@@ -74,8 +81,9 @@ pub use sidecar::{SidecarStarts, SnapshotLeases, snapshot_leases, starts};
 pub use sights::{SetSeen, Sights};
 pub use start_guard::{StartGuard, data_in_pods, finding, is_held, membership};
 pub use teardown::{first_ordinal, replicas};
+pub use trial::{FailedWay, Trial};
 pub use view::{Ages, ClusterView};
-pub use ways::{FailedWay, Trial, advice, words as words_of_way};
+pub use ways::in_use::words as words_of_way;
 
 #[cfg(test)]
 mod tests;

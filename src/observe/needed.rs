@@ -5,7 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
 use super::error::ObserveError;
-use super::ways::{self, Credentials};
+use super::ways::credentials::{self, Credentials};
+use super::ways::in_use::in_use;
 use super::{owner, teardown};
 use crate::api::{OwnerStatus, Way};
 use crate::ledger::Page;
@@ -69,7 +70,7 @@ pub(super) fn way(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Way {
     let template = set.and_then(|set| set.spec.as_ref());
     let template = template.and_then(|spec| spec.template.spec.as_ref());
     let pod = || pods.iter().find_map(|pod| pod.spec.as_ref());
-    ways::in_use(page, template.or_else(pod))
+    in_use(page, template.or_else(pod))
 }
 
 /// The certificates and the user that the way needs.
@@ -77,5 +78,5 @@ pub(super) fn credentials(policy: &Policy, page: &Page, way: &Way) -> Option<Cre
     if policy.evidence == EvidenceMode::Readiness {
         return None;
     }
-    ways::credentials(way, &page.budget().spec.members)
+    credentials::credentials(way, &page.budget().spec.members)
 }

@@ -14,8 +14,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
-use super::claims::{ClaimReads, claims_of};
+use super::claim_names::{ClaimReads, claims_of};
 use super::error::ObserveError;
+use super::find::Find;
 use super::identities::Identities;
 use super::index::DisruptionBudgetNames;
 use super::memory::{Hint, Memory};
@@ -25,7 +26,7 @@ use super::reach::reach;
 use super::sights::Sights;
 use super::teardown::Owner;
 use super::view::{ClusterView, Objects};
-use super::ways::Credentials;
+use super::ways::credentials::Credentials;
 use super::{belonging, needed};
 use crate::api::OwnerStatus;
 use crate::clock::Clock;
@@ -76,18 +77,6 @@ struct FirstWave {
     sharing: Option<Vec<ClusterRef>>,
     owners: Vec<(OwnerStatus, Owner)>,
     tls: Option<(Credentials, Tls)>,
-}
-
-/// How the pods of a cluster are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Find {
-    /// By a list, which has pods too that nobody expects. The API server answers it from its cache,
-    /// when that has caught up with etcd: about 100 ms after a write to anything.
-    Listed,
-    /// By the names of all pods that are, were or may become members, each read by itself in a few
-    /// milliseconds. That is every pod that matters where each member of etcd turns out to have one
-    /// of these.
-    Named,
 }
 
 /// Pods of a cluster, by name.

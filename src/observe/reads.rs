@@ -11,13 +11,14 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::error::ObserveError;
+use super::find::Find;
 use super::memory::Hint;
 use super::observer::Observer;
-use super::observer::{Find, Pods, Tls};
+use super::observer::{Pods, Tls};
 use super::patience::{in_time, soon};
 use super::teardown::Owner;
 use super::view::ClusterView;
-use super::ways::Credentials;
+use super::ways::credentials::Credentials;
 use super::{belonging, needed, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;

@@ -5,8 +5,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
 use super::bound_node::bound_node;
+use super::claim_note::ClaimNote;
 use super::error::ObserveError;
-use super::held_data::{ClaimNote, unrecorded};
+use super::held_data::unrecorded;
 use super::intents::Intents;
 use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};

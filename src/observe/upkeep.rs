@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
-use super::claims::CLAIM_NAME;
+use super::claim_names::CLAIM_NAME;
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::ClusterView;

@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{Pod as PodObject, PodSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::belonging;
-use super::claims::ClaimReads;
+use super::claim_names::ClaimReads;
 use super::etcd_container::{self, EtcdContainer};
+use super::find::Find;
 use super::initial_state::{InitialState, initial_state};
-use super::observer::Find;
 use super::owner;
 use super::reach::Reach;
 use super::settings::Settings;

@@ -9,14 +9,14 @@ use crate::api::{AuthoritySource, MembersSpec, SourceKind};
 use crate::fake_api::FakeApi;
 use crate::observe::contents::Contents;
 use crate::observe::identities::{Identities, authorities};
-use crate::observe::ways::{self, Credentials};
+use crate::observe::ways::credentials::{Credentials, credentials};
 
 /// Needs the user in this Secret, and nothing else.
 fn of_user(secret: &str) -> Credentials {
     let members = json!({"auth": {"secret": {"name": secret}}});
     let members: MembersSpec = serde_json::from_value(members).unwrap();
     let way = json!({"scheme": "http", "port": 2379, "portFrom": "Default", "source": ""});
-    ways::credentials(&serde_json::from_value(way).unwrap(), &members).unwrap()
+    credentials(&serde_json::from_value(way).unwrap(), &members).unwrap()
 }
 
 fn authority() -> String {

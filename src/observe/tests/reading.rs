@@ -8,7 +8,7 @@ use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
-use crate::observe::observer::Find;
+use crate::observe::find::Find;
 use crate::observe::{
     Ages, ClaimIdentity, ClusterView, Look, ObserveError, Observer, PodData, PodLook, Sooner,
 };

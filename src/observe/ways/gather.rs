@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::found::Found;
-use super::{authority_in, authority_named, identity_named, port_named};
+use super::named::{authority_in, authority_named, identity_named, port_named};
 use crate::api::{
     AuthoritySource, IdentitySource, MembersSpec, PortSource, Scheme, SourceKind, Way,
 };
@@ -31,13 +31,13 @@ const MOST_CONTAINERS: usize = 4;
 const MOST_NAMES: usize = 8;
 
 /// The facts about a cluster from which candidates are gathered.
-pub(super) struct Known<'a> {
-    pub(super) members: &'a MembersSpec,
+pub(in crate::observe) struct Known<'a> {
+    pub(in crate::observe) members: &'a MembersSpec,
     /// The template of the pods, or a pod.
-    pub(super) pod: &'a PodSpec,
-    pub(super) contents: &'a Contents,
+    pub(in crate::observe) pod: &'a PodSpec,
+    pub(in crate::observe) contents: &'a Contents,
     /// The Services that select the pods.
-    pub(super) services: &'a [String],
+    pub(in crate::observe) services: &'a [String],
 }
 
 /// Settings that may be etcd's, and the container that has them.
@@ -59,7 +59,7 @@ struct Door {
 type Sourced<T> = (T, String);
 
 /// The candidates, the likeliest first. There is at least one.
-pub(super) fn gather(known: &Known<'_>) -> Vec<Way> {
+pub(in crate::observe) fn gather(known: &Known<'_>) -> Vec<Way> {
     let found = Found::among(known.contents);
     let sources = sources(known);
     let trust = Trust::new(known, &found, &sources);

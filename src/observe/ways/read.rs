@@ -104,7 +104,7 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
 
 /// The Services of the namespace that select pods with these labels. None where they cannot be
 /// read.
-pub(super) async fn services(
+pub(in crate::observe) async fn services(
     client: &Client,
     namespace: &str,
     labels: &BTreeMap<String, String>,

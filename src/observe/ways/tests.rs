@@ -8,8 +8,10 @@ use rcgen::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::credentials::credentials;
 use super::gather::{Known, gather};
-use super::{credentials, first_guess, in_use, read};
+use super::in_use::{first_guess, in_use};
+use super::read;
 use crate::api::{MembersSpec, PortSource, Scheme, Way};
 use crate::ledger::Page;
 use crate::observe::contents::Contents;

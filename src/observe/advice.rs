@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::trial::FailedWay;
-use super::trial::WhyFailed;
+use super::trial::{FailedWay, WhyFailed};
 use crate::api::{IdentitySource, Scheme, Way};
 use crate::etcd::{Failure, Obstacle};
 use crate::quorum::ClusterRef;

@@ -1,4 +1,4 @@
-//! Tries the candidates, side by side.
+//! The trial of the ways to ask the members, side by side.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
-use super::super::observer::Observer;
-use super::super::view::ClusterView;
-use super::gather::{Known, gather};
-use super::{credentials, read};
+use super::belonging;
+use super::endpoints::{self, SharedSettings};
+use super::observer::Observer;
+use super::view::ClusterView;
+use super::ways::credentials::credentials;
+use super::ways::gather::{Known, gather};
+use super::ways::read;
 use crate::api::Way;
 use crate::etcd::Failure;
 use crate::ledger::Page;
-use crate::observe::belonging;
-use crate::observe::endpoints::{self, SharedSettings};
 use crate::quorum::ClusterId;
 
 /// Most ways that are tried at one time.
