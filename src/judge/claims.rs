@@ -25,6 +25,8 @@ struct ClaimCase<'a> {
     members: Vec<PodName>,
     /// The first of them, whose grant stands for the delete.
     member: PodName,
+    /// Whether pods use the claim, which keeps its protection and its volume.
+    in_use: bool,
 }
 
 /// Evaluates the question to its end, however long that takes.
@@ -37,16 +39,19 @@ pub(super) async fn evaluate(
         namespace, claim, ..
     } = question;
     let observer = &evaluation.deps.observer;
-    let found = match &question.change {
-        ClaimChange::Delete { .. } => observer.identify_claim(namespace, claim).await?,
+    let (found, in_use) = match &question.change {
+        ClaimChange::Delete { .. } => (observer.identify_claim(namespace, claim).await?, false),
+        ClaimChange::Unprotect => (observer.identify_users(namespace, claim).await?, true),
         ClaimChange::TakeVolume(volume)
             if !observer.is_bound_to(namespace, claim, volume).await? =>
         {
-            ClaimIdentity::Foreign
+            (ClaimIdentity::Foreign, false)
         }
-        ClaimChange::Unprotect | ClaimChange::TakeVolume(_) => {
-            observer.identify_users(namespace, claim).await?
-        }
+        ClaimChange::TakeVolume(_) => match observer.identify_users(namespace, claim).await? {
+            // No pod runs on it. The data of a stopped or waiting member goes with it all the same.
+            ClaimIdentity::Foreign => (observer.identify_by_record(namespace, claim).await?, false),
+            used => (used, true),
+        },
     };
     let case = |members: Vec<PodName>| {
         let member = members.first().cloned()?;
@@ -55,6 +60,7 @@ pub(super) async fn evaluate(
             question,
             members,
             member,
+            in_use,
         })
     };
     let foreign = || Ok(Ground::Waived(Waiver::Foreign));
@@ -124,6 +130,9 @@ impl ClaimCase<'_> {
 
     /// The refusal to take the data away while pods use it, if that is the question.
     fn protected(&self) -> Option<Reason> {
+        if !self.in_use {
+            return None;
+        }
         let (claim, pods) = (self.question.claim.clone(), self.members.clone());
         match &self.question.change {
             ClaimChange::Delete { .. } => None,

@@ -228,7 +228,7 @@ impl Observer {
     }
 
     /// The members that last served with their data on the claim, by the record of a budget.
-    async fn identify_by_record(
+    pub async fn identify_by_record(
         &self,
         namespace: &str,
         claim: &str,

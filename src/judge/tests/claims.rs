@@ -177,19 +177,49 @@ async fn the_last_good_copy_stays_and_so_does_every_copy_in_hibernation() {
             "{claim}: {answer:?}"
         );
     }
+    hibernate(&court);
+    let answer = ask(&court, "data-etcd-2").await;
+    assert_eq!(slug(&answer), "last-copy", "{answer:?}");
+    assert!(grants(&court).is_empty());
+}
+
+fn hibernate(court: &Court) {
     let hibernation = json!({"uid": "set-1", "by": "anna", "time": "noon"});
     let mut budget = court.api.get(BUDGET).unwrap();
     budget["status"]["recordedDeletes"] = json!({"hibernation": hibernation});
     court.api.put(BUDGET, budget);
-    put_set(&court, &json!({"spec": {"replicas": 0}}));
+    put_set(court, &json!({"spec": {"replicas": 0}}));
     for ordinal in 0..3 {
         court
             .api
             .remove(&format!("{NAMESPACE}/pods/etcd-{ordinal}"));
     }
-    let answer = ask(&court, "data-etcd-2").await;
+}
+
+/// Kubernetes protects a volume for pods that run. Of a member that is stopped it goes with the
+/// data, and the claim that stays says nothing of that.
+#[tokio::test]
+async fn the_volume_of_a_stopped_member_stays_like_its_claim() {
+    let court = court().await;
+    hibernate(&court);
+    let path = format!("{CLAIMS}/data-etcd-2");
+    let mut claim = court.api.get(&path).unwrap();
+    claim["spec"] = json!({"volumeName": "pv-2"});
+    court.api.put(&path, claim);
+    let take = || ClaimQuestion {
+        change: ClaimChange::TakeVolume("pv-2".into()),
+        ..about("data-etcd-2")
+    };
+    let answer = court.judge.judge_claim_deletion(take()).await;
+    assert_eq!(ground(&answer), &Ground::Waived(Waiver::Foreign));
+    let mut budget = court.api.get(BUDGET).unwrap();
+    budget["status"]["volumes"] = json!([{
+        "member": "etcd-2", "memberID": "3", "podUID": "p2", "claimUID": "c2",
+        "volumeID": "pv-2/u2",
+    }]);
+    court.api.put(BUDGET, budget);
+    let answer = court.judge.judge_claim_deletion(take()).await;
     assert_eq!(slug(&answer), "last-copy", "{answer:?}");
-    assert!(grants(&court).is_empty());
 }
 
 #[tokio::test]

@@ -162,11 +162,15 @@ async fn claims_of_stopped_members_stay_whatever_their_template_and_owners_say_b
 async fn a_template_with_another_data_directory_empties_no_member() -> Result<()> {
     let world = World::new("other-dir").await?;
     recorded(&world).await?;
-    is_held_by("another directory of its volume", world, |template| {
-        let text = template.to_string();
-        let other = text.replace("/new.etcd", "/other.etcd");
-        Ok(serde_json::from_str(&other)?)
-    })
+    is_held_by(
+        "another directory, in which its data is not",
+        world,
+        |template| {
+            let text = template.to_string();
+            let other = text.replace("/new.etcd", "/other.etcd");
+            Ok(serde_json::from_str(&other)?)
+        },
+    )
     .await
 }
 
@@ -175,14 +179,19 @@ async fn a_template_with_another_data_directory_empties_no_member() -> Result<()
 async fn a_template_with_a_mount_below_the_data_directory_empties_no_member() -> Result<()> {
     let world = World::new("hidden-dir").await?;
     recorded(&world).await?;
-    is_held_by("etcd-2", world, |mut template| {
-        let directory = argument(&template, "--data-dir=")?;
-        let mount = json!({"name": "hides", "mountPath": format!("{directory}/member")});
-        push(&mut template, "/spec/containers/0/volumeMounts", mount)?;
-        let volume = json!({"name": "hides", "emptyDir": {}});
-        push(&mut template, "/spec/volumes", volume)?;
-        Ok(template)
-    })
+    // In particular not "a new pod, in which its data begins empty", by which it would be replaced.
+    is_held_by(
+        "another directory, in which its data is not",
+        world,
+        |mut template| {
+            let directory = argument(&template, "--data-dir=")?;
+            let mount = json!({"name": "hides", "mountPath": format!("{directory}/member")});
+            push(&mut template, "/spec/containers/0/volumeMounts", mount)?;
+            let volume = json!({"name": "hides", "emptyDir": {}});
+            push(&mut template, "/spec/volumes", volume)?;
+            Ok(template)
+        },
+    )
     .await
 }
 
@@ -193,6 +202,7 @@ async fn is_held_by(
     change: impl FnOnce(Value) -> Result<Value>,
 ) -> Result<()> {
     let before = write_some(&world.etcd).await?;
+    let ids = ids(&world).await?;
     let old = template(&world).await?;
     let other = change(old.clone())?;
     ensure!(other != old, "nothing is changed in {old}");
@@ -209,8 +219,21 @@ async fn is_held_by(
 
     set_template(&world, &old).await?;
     world.whole().await?;
+    let after = self::ids(&world).await?;
+    ensure!(
+        after == ids,
+        "a member was replaced: {ids:?}, then {after:?}"
+    );
     before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
+}
+
+/// The ids of the members.
+async fn ids(world: &World) -> Result<Vec<u64>> {
+    let members = world.etcd.members().await?;
+    let mut ids: Vec<u64> = members.iter().map(|member| member.id).collect();
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 /// The template stays as it is, and another object says something else when a pod is made anew.
@@ -477,6 +500,13 @@ async fn a_claim_is_not_deleted_under_a_pod_that_waits_for_a_node() -> Result<()
     let how = DeleteParams::default();
     let (code, message) = refusal(claims.delete("data-etcd-2", &how).await)?;
     let command = format!("quorumgate.io/replace={id:x}");
+    ensure!(
+        code == 403 && message.contains(&command),
+        "{code}: {message}"
+    );
+    let name = super::volume(&world.sandbox, "etcd-2").await?.name_any();
+    let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    let (code, message) = refusal(volumes.delete(&name, &how).await)?;
     ensure!(
         code == 403 && message.contains(&command),
         "{code}: {message}"
