@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVarSource, PodSpec};
 
 use super::belonging;
 use super::bound_node::is_bound_to_a_node;
@@ -333,7 +333,50 @@ fn on_volumes(of: &EtcdDirectories, container: &Container) -> String {
     all.collect::<Vec<_>>().join(" ")
 }
 
+/// Whether variables of the container come from other objects.
+fn has_variables_of_others(container: &Container) -> bool {
+    let mut variables = container.env.iter().flatten();
+    let is_of_other = |source: &EnvVarSource| {
+        source.config_map_key_ref.is_some() || source.secret_key_ref.is_some()
+    };
+    let refers = variables.any(|v| v.value_from.as_ref().is_some_and(is_of_other));
+    refers || container.env_from.iter().flatten().next().is_some()
+}
+
 impl Observer {
+    /// Whether etcd in the next pod makes a new cluster of its data, by what its settings refer to,
+    /// read now.
+    pub async fn is_forced(&self, view: &ClusterView) -> bool {
+        let Some(spec) = view.pod_template() else {
+            return false;
+        };
+        let namespace = &view.cluster().namespace;
+        self.is_forced_in(namespace, spec, view.etcd_container())
+            .await
+    }
+
+    /// Whether etcd in a pod with this spec makes a new cluster of its data, by its container or by
+    /// what its settings refer to, read now. An object that cannot be read says nothing.
+    pub(super) async fn is_forced_in(
+        &self,
+        namespace: &str,
+        spec: &PodSpec,
+        named: Option<&str>,
+    ) -> bool {
+        let container = EtcdContainer::of(spec, named);
+        let Some(container) = container.certain() else {
+            return false;
+        };
+        if Settings::of(container).forces_new_cluster() {
+            return true;
+        }
+        if !has_variables_of_others(container) && !may_be_told_directories(spec, named) {
+            return false;
+        }
+        let contents = referred(self.client(), namespace, spec, named).await;
+        Settings::read(container, spec, &contents).forces_new_cluster()
+    }
+
     /// The directories of etcd, by what its settings refer to, read now.
     pub async fn directories(&self, view: &ClusterView) -> Option<EtcdDirectories> {
         let namespace = &view.cluster().namespace;

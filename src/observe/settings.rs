@@ -161,6 +161,11 @@ impl Settings {
         given.unwrap_or_else(by_variable)
     }
 
+    /// Whether etcd makes a new cluster of its data.
+    pub(super) fn forces_new_cluster(&self) -> bool {
+        self.is_on("force-new-cluster")
+    }
+
     /// The configuration file, which replaces flags and variables.
     pub(super) fn file(&self) -> Option<&Setting> {
         self.file.as_ref().map(|(file, _)| file)

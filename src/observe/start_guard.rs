@@ -183,6 +183,8 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
+        let is_forced = self.is_forced_in(&cluster.namespace, spec, named).await;
+        let volume = start_finding(&page, is_forced, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {
@@ -281,6 +283,25 @@ impl Observer {
         let says =
             |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);
         says(&budget.metadata) || set.is_some_and(|set| says(&set.metadata))
+    }
+}
+
+impl ClusterView {
+    /// The finding about a pod that waits, with what etcd would make of its data.
+    pub fn start_finding(&self, page: &Page, found: VolumeFinding) -> VolumeFinding {
+        start_finding(page, self.forces_new_cluster(), found)
+    }
+}
+
+/// The finding about a pod in which etcd makes a new cluster of its data if `is_forced`. The only
+/// member of a cluster leaves nobody.
+fn start_finding(page: &Page, is_forced: bool, found: VolumeFinding) -> VolumeFinding {
+    if !is_forced || page.volume_records().len() < 2 {
+        return found;
+    }
+    VolumeFinding::Wrong {
+        volume: Volume::default(),
+        difference: Difference::OwnCluster,
     }
 }
 

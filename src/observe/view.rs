@@ -38,6 +38,8 @@ pub struct ClusterView {
     etcd_container: Option<String>,
     /// The directories of etcd on record.
     directories: Option<EtcdDirectories>,
+    /// Whether other objects say that etcd makes a new cluster of its data.
+    is_told_to_force: bool,
     policy: Policy,
     objects: Objects,
 }
@@ -92,11 +94,17 @@ impl ClusterView {
         self.directories = Some(directories);
     }
 
+    /// Takes from here whether other objects say that etcd makes a new cluster of its data.
+    pub fn learn_forced(&mut self, is_forced: bool) {
+        self.is_told_to_force = is_forced;
+    }
+
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
         Self {
             cluster: page.cluster.clone(),
             etcd_container: page.etcd_container().map(str::to_owned),
             directories: page.etcd().directories.cloned(),
+            is_told_to_force: false,
             policy,
             objects,
         }
@@ -255,13 +263,15 @@ impl ClusterView {
         }
     }
 
-    /// Whether etcd's container in the template says that a new cluster is to be made of its data.
-    fn forces_new_cluster(&self) -> bool {
+    /// Whether etcd's container in the template says that a new cluster is to be made of its data,
+    /// or another object does.
+    pub(super) fn forces_new_cluster(&self) -> bool {
         let container = self.pod_template().and_then(|spec| {
             let etcd = EtcdContainer::of(spec, self.etcd_container());
             etcd.certain()
         });
-        container.is_some_and(|etcd| Settings::of(etcd).is_on("force-new-cluster"))
+        self.is_told_to_force
+            || container.is_some_and(|etcd| Settings::of(etcd).forces_new_cluster())
     }
 
     fn valid_override(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {

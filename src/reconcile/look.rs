@@ -67,10 +67,13 @@ pub(super) async fn read(
     let sharing = run.sharing(&page);
     let mut view = run.observer.world_at_leisure(&page, sharing).await?;
     // A pod that waits would start with what the objects name now, as when it was held.
-    if view.pods().iter().any(is_held)
-        && let Some(directories) = run.observer.directories(&view).boxed().await
-    {
-        view.learn_directories(directories);
+    if view.pods().iter().any(is_held) {
+        let told = run.observer.directories(&view).boxed();
+        let (told, is_forced) = tokio::join!(told, run.observer.is_forced(&view).boxed());
+        if let Some(directories) = told {
+            view.learn_directories(directories);
+        }
+        view.learn_forced(is_forced);
     }
     Ok(Some((page, view)))
 }

@@ -140,6 +140,9 @@ pub enum Difference {
     /// The claim has the data of a member of another cluster.
     #[display("a claim with the data of another cluster")]
     OtherCluster,
+    /// The volume may be the member's, and etcd would begin a cluster of its own with it.
+    #[display("--force-new-cluster in its settings, by which it would leave the others")]
+    OwnCluster,
     /// The claim is the same and is bound to a volume that is nobody's.
     #[display("a volume that was never a member's")]
     Foreign,

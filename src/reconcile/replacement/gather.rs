@@ -172,7 +172,12 @@ fn claim_facts(
     let found = |pod: &PodName, claim: &MemberClaim| {
         let is_held = view.pod(pod).is_some_and(is_held);
         if recorded.contains_key(pod) || !is_held {
-            return volume_finding(&recorded, pod, claim.volume.as_ref());
+            let found = volume_finding(&recorded, pod, claim.volume.as_ref());
+            return if is_held {
+                view.start_finding(page, found)
+            } else {
+                found
+            };
         }
         let found = finding(page, pod, Some(claim), notes);
         let seen = (list, snapshot);

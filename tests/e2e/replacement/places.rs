@@ -373,6 +373,25 @@ async fn a_template_that_forces_new_clusters_takes_no_member() -> Result<()> {
     world.close().await
 }
 
+/// The delete of a pod is judged by its template, which does not say so. The next pod waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_that_forces_new_clusters_starts_no_member() -> Result<()> {
+    let world = World::new("told-force").await?;
+    recorded(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    let map = Setting::create(&world, "ETCD_FORCE_NEW_CLUSTER", "false").await?;
+    let mut told = template(&world).await?;
+    let from = json!([{"configMapRef": {"name": Setting::MAP}}]);
+    told["spec"]["containers"][0]["envFrom"] = from;
+    let old = pod_uids(&world).await?;
+    set_template(&world, &told).await?;
+    all_anew(&world, &old).await?;
+
+    map.holds_etcd_1_while_it_says(&world, "true").await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
 /// A member that restarts serves nothing for seconds, and comes back on its claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_claim_of_a_member_that_restarts_stays() -> Result<()> {

@@ -126,7 +126,8 @@ pub fn guard(start: &Start<'_>) -> Guard {
 /// ```
 pub fn may_start(start: &Start<'_>, some_serve: bool) -> bool {
     let has_its_data = *start.volume == VolumeFinding::AsRecorded;
-    has_its_data || may_join(start) || is_nobody(start) || (start.bootstrap && !some_serve)
+    let begins_anew = start.bootstrap && !some_serve;
+    has_its_data || may_join(start) || is_nobody(start) || begins_anew
 }
 
 /// Whether the pod cannot come back under an old identity: none is on record, it has no data, and
@@ -153,9 +154,17 @@ pub fn all_are_elsewhere(list: &[ListedMember], snapshot: &Snapshot, pod: &PodNa
     })
 }
 
+/// Whether etcd would begin a cluster of its own in this pod, whatever its data is.
+fn leaves_the_others(start: &Start<'_>) -> bool {
+    let VolumeFinding::Wrong { difference, .. } = start.volume else {
+        return false;
+    };
+    *difference == Difference::OwnCluster
+}
+
 /// Whether etcd expects a new member in this pod, and does not list the old one any more.
 fn may_join(start: &Start<'_>) -> bool {
-    let Some(list) = start.list else {
+    let Some(list) = start.list.filter(|_| !leaves_the_others(start)) else {
         return false;
     };
     // A member that has never started had no data to lose.
@@ -306,6 +315,7 @@ mod tests {
         assert!(starts(&pod, &new, &list, None));
         assert!(starts(&pod, &wrong(Difference::NewPod), &list, None));
         assert!(!starts(&pod, &wrong(Difference::OtherCluster), &list, None));
+        assert!(!starts(&pod, &wrong(Difference::OwnCluster), &list, None));
         assert!(!starts(&pod, &new, &list, Some(MemberId(9))));
         assert!(!starts(&"etcd-2".into(), &new, &list, None));
         list.push(ListedMember {
