@@ -20,10 +20,18 @@ pub struct ClaimNote {
 }
 
 impl ClaimNote {
-    /// The note in the metadata of a claim. One that nobody can read is none.
+    /// The note in the metadata of a claim. One that nobody can read is none, and neither is one
+    /// that was copied from another claim.
     pub fn of(metadata: &ObjectMeta) -> Option<Self> {
         let text = metadata.annotations.as_ref()?.get(HOLDS)?;
-        text.parse().ok()
+        let (note, claim) = text.rsplit_once(" on ")?;
+        let is_own = metadata.uid.as_deref() == Some(claim);
+        note.parse().ok().filter(|_| is_own)
+    }
+
+    /// The text of the note on the claim with this UID.
+    pub fn on(&self, claim: &str) -> String {
+        format!("{self} on {claim}")
     }
 }
 
@@ -50,5 +58,30 @@ impl FromStr for ClaimNote {
             },
             since: since.parse().map_err(drop)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::{ClusterId, MemberId};
+
+    /// Tools that restore a claim, or make another one like it, copy its annotations.
+    #[test]
+    fn a_note_that_was_copied_to_another_claim_is_none() {
+        let note = ClaimNote {
+            held: HeldData {
+                cluster: ClusterId(0xef37),
+                member: MemberId(0x8211),
+            },
+            since: "2026-11-28T10:00:00Z".parse().unwrap(),
+        };
+        let on = |uid: &str| ObjectMeta {
+            annotations: Some([(HOLDS.to_owned(), note.on("c0"))].into()),
+            uid: Some(uid.to_owned()),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(ClaimNote::of(&on("c0")), Some(note));
+        assert_eq!(ClaimNote::of(&on("c1")), None);
     }
 }

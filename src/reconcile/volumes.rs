@@ -199,7 +199,7 @@ async fn write_notes(
         }
         let change = json!({"metadata": {
             "uid": uid,
-            "annotations": {names::HOLDS: note.to_string()},
+            "annotations": {names::HOLDS: note.on(uid)},
         }});
         let (params, change) = (PatchParams::default(), Patch::Merge(&change));
         claims.patch_metadata(name, &params, &change).await?;
