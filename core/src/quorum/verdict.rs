@@ -201,7 +201,7 @@ pub enum Reason {
     },
     /// Rule 16: no voter could be asked.
     #[display(
-        "no member gave evidence that counts{}; let the gate reach their client ports, or override if none of them serves",
+        "no member gave evidence that counts{}; retry in a moment; if this lasts, let the gate reach their client ports, or override if none of them serves",
         causes(because)
     )]
     NoEvidence {
@@ -275,7 +275,7 @@ pub enum Reason {
     },
     /// The claim holds the data of a member that serves.
     #[display(
-        "{} from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until",
+        "{} from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead (annotate its budget with quorumgate.io/replace and the id of the member), or set quorumgate.io/override-until",
         serving(members)
     )]
     ClaimInUse {
