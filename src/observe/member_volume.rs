@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EnvVarSource, PodSpec};
 
 use super::belonging;
 use super::bound_node::is_bound_to_a_node;
@@ -171,7 +171,8 @@ pub(super) fn data_on(
         Directory::Elsewhere => DataOn::Pod,
         Directory::Untold => untold(),
     };
-    let Some(EtcdDirectories { data, wal, .. }) = directories(container, etcd) else {
+    let Some(EtcdDirectories { data, wal, .. }) = directories(&Settings::of(container), etcd)
+    else {
         return untold();
     };
     // A mount below the data directory hides what is there.
@@ -187,27 +188,10 @@ fn below(directory: &str, part: &str) -> String {
     format!("{}/{part}", directory.trim_end_matches('/'))
 }
 
-/// etcd's directories: as its container states them, or else as they are on record. Where other
-/// objects may name the one for the log, only the record says all.
-fn directories(container: &Container, etcd: RecordedEtcd<'_>) -> Option<EtcdDirectories> {
-    let stated = Settings::of(container).directories();
-    let stated = stated.filter(|stated| !may_be_told_log(container, stated));
+/// etcd's directories: as its container states them, or else as they are on record.
+fn directories(settings: &Settings, etcd: RecordedEtcd<'_>) -> Option<EtcdDirectories> {
+    let stated = settings.directories();
     stated.or_else(|| etcd.directories.cloned())
-}
-
-/// Whether other objects may name the directory of the write-ahead log: the container does not, and
-/// variables come from them.
-fn may_be_told_log(container: &Container, stated: &EtcdDirectories) -> bool {
-    let mut variables = container.env.iter().flatten();
-    let names_it = |variable: &EnvVar| {
-        let from = variable.value_from.as_ref();
-        let is_of_other = |from: &EnvVarSource| {
-            from.config_map_key_ref.is_some() || from.secret_key_ref.is_some()
-        };
-        variable.name == "ETCD_WAL_DIR" && from.is_some_and(is_of_other)
-    };
-    let has_others = container.env_from.iter().flatten().next().is_some();
-    stated.wal.is_none() && (has_others || variables.any(names_it))
 }
 
 /// The directories of the member's data on its volumes, in a pod with this spec. `None` where not
@@ -220,7 +204,7 @@ pub(super) fn data_directory(
     let container = EtcdContainer::of(spec, etcd.container);
     let container = container.certain()?;
     let settings = Settings::of(container);
-    let EtcdDirectories { data, wal, .. } = directories(container, etcd)?;
+    let EtcdDirectories { data, wal, .. } = directories(&settings, etcd)?;
     let none = BTreeMap::new();
     let told = etcd.directories.map_or(&none, |told| &told.variables);
     let on_volume = |path: String| {
@@ -334,9 +318,9 @@ fn may_be_told_directories(spec: &PodSpec, named: Option<&str>) -> bool {
     etcd.certain().is_some_and(|etcd| {
         let settings = Settings::of(etcd);
         let stated = settings.directories();
-        let is_told = |stated: EtcdDirectories| {
+        let is_told = |stated| {
             let text = settings.expand(&on_volumes(&stated, etcd), &BTreeMap::new());
-            !text.contains('$') && !may_be_told_log(etcd, &stated)
+            !text.contains('$')
         };
         !stated.is_some_and(is_told)
     })
