@@ -130,7 +130,7 @@ impl SetCase<'_> {
         let at = deps.clock.now().to_string();
         let (from, to) = match self.question.change {
             Change::Delete => {
-                let keeps_claims = basis == Basis::NobodyServes;
+                let keeps_claims = basis == Basis::NobodyServes && page.is_formed();
                 let admitted = RecordedDelete {
                     uid,
                     by,

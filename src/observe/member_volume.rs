@@ -9,7 +9,7 @@ use super::belonging;
 use super::bound_node::is_bound_to_a_node;
 use super::claim_names::templates;
 use super::etcd_container::EtcdContainer;
-use super::mounts::{changes_with_pod, directory_of, mount_of};
+use super::mounts::{behind, changes_with_pod, directory_of, mount_of};
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::ClusterView;
@@ -370,7 +370,10 @@ impl Observer {
         if Settings::of(container).forces_new_cluster() {
             return true;
         }
-        if !has_variables_of_others(container) && !may_be_told_directories(spec, named) {
+        let mut words = container.command.iter().chain(&container.args).flatten();
+        let has_script = words.any(|word| behind(word, container, spec).is_ok());
+        let is_told = has_script || has_variables_of_others(container);
+        if !is_told && !may_be_told_directories(spec, named) {
             return false;
         }
         let contents = referred(self.client(), namespace, spec, named).await;

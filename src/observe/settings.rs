@@ -145,18 +145,19 @@ impl Settings {
     /// Whether a switch is on. A switch without a value is on, as in Go.
     pub(super) fn is_on(&self, name: &str) -> bool {
         if let Some((_, Some(known))) = &self.file {
-            return known.get(name).is_some_and(|value| value == "true");
+            return known.get(name).is_some_and(|value| is_true(value));
         }
-        let given = self.words.iter().find_map(|word| {
+        // The last one counts.
+        let given = self.words.iter().rev().find_map(|word| {
             let rest = dashless(word)?.strip_prefix(name)?;
             match rest.strip_prefix('=') {
-                Some(value) => Some(unquoted(value) == "true"),
+                Some(value) => Some(is_true(&unquoted(value))),
                 None => rest.is_empty().then_some(true),
             }
         });
         let by_variable = || {
             self.env(&variable_of(name))
-                .is_some_and(|s| s.value == "true")
+                .is_some_and(|s| is_true(&s.value))
         };
         given.unwrap_or_else(by_variable)
     }
@@ -185,6 +186,11 @@ impl Settings {
     pub(super) fn flag(&self, name: &str) -> Option<Setting> {
         flag(&self.words, name)
     }
+}
+
+/// Whether Go takes the word for true.
+fn is_true(word: &str) -> bool {
+    matches!(word, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
 /// The value of a flag among these words.

@@ -88,11 +88,13 @@ pub(super) fn of_claim(
     around: &Around<'_>,
 ) -> Option<Teardown> {
     let teardown = of_member(member, pod, around)?;
-    let here = around.set.and_then(|set| set.metadata.uid.as_deref());
-    let gone = || Some(around.status?.stateful_set.as_ref()?.uid.as_str());
-    let uid = here.or_else(gone);
+    // Its pod may be one of a StatefulSet before the one that is there.
+    let of_pod = pod.and_then(|pod| belonging::set_uid(&pod.metadata));
+    let here = || around.set.and_then(|set| set.metadata.uid.clone());
+    let gone = || Some(around.status?.stateful_set.as_ref()?.uid.clone());
+    let uid = of_pod.or_else(here).or_else(gone);
     let mut deletes = recorded(around).into_iter().flat_map(|r| &r.stateful_sets);
-    let keeps = deletes.any(|delete| delete.keeps_claims && Some(delete.uid.as_str()) == uid);
+    let keeps = deletes.any(|delete| delete.keeps_claims && Some(&delete.uid) == uid.as_ref());
     (teardown != Teardown::StatefulSet || !keeps).then_some(teardown)
 }
 

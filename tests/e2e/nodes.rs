@@ -63,7 +63,7 @@ async fn pod_gc_calls_no_pod_failed_whose_member_is_needed() -> Result<()> {
         let says = format!("{pod} is needed");
         ensure!(code == 429 && message.contains(&says), "{code}: {message}");
     }
-    world.lets_go(By::Delete, "etcd-2").await?;
+    // The controller of the StatefulSet deletes a pod that has failed.
     world.replaced("etcd-2", &uid).await?;
     world.whole().await?;
     world.close().await

@@ -86,7 +86,9 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     if deletion.collected && !deletion.members.iter().any(has_pod) {
         return waived(Waiver::Teardown(Teardown::Owner));
     }
-    let is_member = |member: &&PodName| !snapshot.is_no_member(member);
+    let is_member = |member: &&PodName| {
+        !snapshot.is_no_member(member) || snapshot.may_be_of_unknown_member(member)
+    };
     let members = || deletion.members.iter().filter(is_member);
     let Some(member) = members().next() else {
         return Verdict::Allow(Permission::Grant(Basis::NotAMember));

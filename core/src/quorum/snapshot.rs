@@ -298,11 +298,25 @@ impl Snapshot {
     }
 
     /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs
-    /// in a pod of this name. A listed member of which nobody knows the pod may belong in it.
+    /// in a pod of this name.
     pub fn is_no_member(&self, pod: &PodName) -> bool {
-        let may_be = |member: &Member| member.pod_name().is_none_or(|name| name == pod);
-        let is_unlisted = self.has_proven_list() && !self.members.iter().any(may_be);
+        let known = |member: &Member| member.pod_name() == Some(pod);
+        let is_unlisted = self.has_proven_list() && !self.members.iter().any(known);
         self.not_members.contains(pod) || is_unlisted
+    }
+
+    /// Whether a listed member may belong in a pod of this name because nobody knows its pod. It
+    /// may as well run elsewhere.
+    pub(super) fn may_be_of_unknown_member(&self, pod: &PodName) -> bool {
+        let unknown = |member: &Member| member.pod_name().is_none();
+        let may_be = self.is_kept(pod) && !self.not_members.contains(pod);
+        may_be && self.members.iter().any(unknown)
+    }
+
+    /// Whether the StatefulSet has a pod of this name.
+    fn is_kept(&self, pod: &PodName) -> bool {
+        let kept = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
+        Ordinal::of(pod).is_some_and(|ordinal| kept.contains(&ordinal.0))
     }
 
     /// Whether no member comes back into a pod of this name: there is none, or etcd is not asked,

@@ -171,15 +171,14 @@ fn claim_facts(
     let some_serve = some_serve(snapshot);
     let found = |pod: &PodName, claim: &MemberClaim| {
         let is_held = view.pod(pod).is_some_and(is_held);
-        if recorded.contains_key(pod) || !is_held {
-            let found = volume_finding(&recorded, pod, claim.volume.as_ref());
-            return if is_held {
-                view.start_finding(page, found)
-            } else {
-                found
-            };
+        if !is_held {
+            return volume_finding(&recorded, pod, claim.volume.as_ref());
         }
-        let found = finding(page, pod, Some(claim), notes);
+        if recorded.contains_key(pod) {
+            let found = volume_finding(&recorded, pod, claim.volume.as_ref());
+            return view.start_finding(page, found);
+        }
+        let found = view.start_finding(page, finding(page, pod, Some(claim), notes));
         let seen = (list, snapshot);
         let observer = &run.observer;
         // A member that etcd expects here has lost nothing.

@@ -315,7 +315,6 @@ mod tests {
         assert!(starts(&pod, &new, &list, None));
         assert!(starts(&pod, &wrong(Difference::NewPod), &list, None));
         assert!(!starts(&pod, &wrong(Difference::OtherCluster), &list, None));
-        assert!(!starts(&pod, &wrong(Difference::OwnCluster), &list, None));
         assert!(!starts(&pod, &new, &list, Some(MemberId(9))));
         assert!(!starts(&"etcd-2".into(), &new, &list, None));
         list.push(ListedMember {
@@ -325,6 +324,33 @@ mod tests {
         assert!(!starts(&pod, &new, &list, None), "it may be this pod's");
         list.last_mut().unwrap().name.clear();
         assert!(starts(&pod, &new, &list, None), "it has never started");
+    }
+
+    #[test]
+    fn a_pod_that_would_leave_the_others_waits_although_etcd_expects_a_member_in_it() {
+        let pod = PodName::new("etcd-2");
+        let list = [listed(4, "", true)];
+        let starts = |difference, bootstrap, some_serve| {
+            let volume = VolumeFinding::Wrong {
+                volume: Volume::default(),
+                difference,
+            };
+            let start = Start {
+                set: "etcd",
+                pod: &pod,
+                membership: MembershipBy::Gate,
+                is_formed: true,
+                bootstrap,
+                recorded_id: Some(MemberId(3)),
+                volume: &volume,
+                list: Some(&list),
+                others_only: false,
+            };
+            (guard(&start).hold.is_none(), may_start(&start, some_serve))
+        };
+        assert_eq!(starts(Difference::NewClaim, false, true), (true, true));
+        assert_eq!(starts(Difference::OwnCluster, false, true), (false, false));
+        assert_eq!(starts(Difference::OwnCluster, true, false), (false, true));
     }
 
     #[test]
