@@ -333,14 +333,16 @@ fn on_volumes(of: &EtcdDirectories, container: &Container) -> String {
     all.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether variables of the container come from other objects.
-fn has_variables_of_others(container: &Container) -> bool {
+/// Whether variables of the container, or a script that it runs, come from other objects.
+fn is_told_by_others(container: &Container, spec: &PodSpec) -> bool {
+    let mut words = container.command.iter().chain(&container.args).flatten();
+    let has_script = words.any(|word| behind(word, container, spec).is_ok());
     let mut variables = container.env.iter().flatten();
     let is_of_other = |source: &EnvVarSource| {
         source.config_map_key_ref.is_some() || source.secret_key_ref.is_some()
     };
     let refers = variables.any(|v| v.value_from.as_ref().is_some_and(is_of_other));
-    refers || container.env_from.iter().flatten().next().is_some()
+    has_script || refers || container.env_from.iter().flatten().next().is_some()
 }
 
 impl Observer {
@@ -370,10 +372,7 @@ impl Observer {
         if Settings::of(container).forces_new_cluster() {
             return true;
         }
-        let mut words = container.command.iter().chain(&container.args).flatten();
-        let has_script = words.any(|word| behind(word, container, spec).is_ok());
-        let is_told = has_script || has_variables_of_others(container);
-        if !is_told && !may_be_told_directories(spec, named) {
+        if !is_told_by_others(container, spec) && !may_be_told_directories(spec, named) {
             return false;
         }
         let contents = referred(self.client(), namespace, spec, named).await;
