@@ -183,8 +183,8 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
-        let is_forced = self.is_forced_in(&cluster.namespace, spec, named).await;
-        let volume = start_finding(&page, is_forced, volume);
+        let leaves_others = self.is_forced_in(&cluster.namespace, spec, named).await;
+        let volume = start_finding(&page, leaves_others, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {
