@@ -345,65 +345,55 @@ fn is_told_by_others(container: &Container, spec: &PodSpec) -> bool {
     has_script || refers || container.env_from.iter().flatten().next().is_some()
 }
 
+/// The settings of etcd by the objects that its container refers to.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The directories. `None` if the container itself states them, or nothing does.
+    pub directories: Option<EtcdDirectories>,
+    /// Whether etcd makes a new cluster of its data, by its container or by these objects.
+    pub is_forced: bool,
+}
+
 impl Observer {
-    /// Whether etcd in the next pod makes a new cluster of its data, by what its settings refer to,
-    /// read now.
-    pub async fn is_forced(&self, view: &ClusterView) -> bool {
+    /// The word of other objects on etcd in the next pod, read now.
+    pub async fn told(&self, view: &ClusterView) -> Told {
         let Some(spec) = view.pod_template() else {
-            return false;
+            return Told::default();
         };
         let namespace = &view.cluster().namespace;
-        self.is_forced_in(namespace, spec, view.etcd_container())
-            .await
+        self.told_in(namespace, spec, view.etcd_container()).await
     }
 
-    /// Whether etcd in a pod with this spec makes a new cluster of its data, by its container or by
-    /// what its settings refer to, read now. An object that cannot be read says nothing.
-    pub(super) async fn is_forced_in(
+    /// The word of other objects on etcd in a pod with this spec, read now. One that cannot be
+    /// read says nothing.
+    pub(super) async fn told_in(
         &self,
         namespace: &str,
         spec: &PodSpec,
         named: Option<&str>,
-    ) -> bool {
-        let container = EtcdContainer::of(spec, named);
-        let Some(container) = container.certain() else {
-            return false;
+    ) -> Told {
+        let etcd = EtcdContainer::of(spec, named);
+        let Some(container) = etcd.certain() else {
+            return Told::default();
         };
-        if Settings::of(container).forces_new_cluster() {
-            return true;
+        let names_directories = may_be_told_directories(spec, named);
+        let is_forced = Settings::of(container).forces_new_cluster();
+        let may_force = !is_forced && is_told_by_others(container, spec);
+        if !names_directories && !may_force {
+            return Told {
+                directories: None,
+                is_forced,
+            };
         }
-        if !is_told_by_others(container, spec) && !may_be_told_directories(spec, named) {
-            return false;
-        }
-        let contents = referred(self.client(), namespace, spec, named).await;
-        Settings::read(container, spec, &contents).forces_new_cluster()
-    }
-
-    /// The directories of etcd, by what its settings refer to, read now.
-    pub async fn directories(&self, view: &ClusterView) -> Option<EtcdDirectories> {
-        let namespace = &view.cluster().namespace;
-        let spec = view.pod_template()?;
-        self.directories_in(namespace, spec, view.etcd_container())
-            .await
-    }
-
-    /// The directories of etcd in a pod with this spec, by what its settings refer to, read now.
-    /// `None` if the container itself states them, or nothing does.
-    pub(super) async fn directories_in(
-        &self,
-        namespace: &str,
-        spec: &PodSpec,
-        named: Option<&str>,
-    ) -> Option<EtcdDirectories> {
-        if !may_be_told_directories(spec, named) {
-            return None;
-        }
-        let container = EtcdContainer::of(spec, named);
-        let container = container.certain()?;
         let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
-        let mut found = settings.directories()?;
-        found.variables = settings.named_in(&on_volumes(&found, container));
-        Some(found)
+        let directories = settings.directories().filter(|_| names_directories);
+        Told {
+            directories: directories.map(|mut found| {
+                found.variables = settings.named_in(&on_volumes(&found, container));
+                found
+            }),
+            is_forced: is_forced || settings.forces_new_cluster(),
+        }
     }
 }

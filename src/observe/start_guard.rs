@@ -131,9 +131,9 @@ impl Observer {
         let mut notes = Vec::new();
         // The objects that name the directories may say something else than when others started.
         let named = page.etcd_container();
-        let told = self.directories_in(&cluster.namespace, spec, named).await;
+        let told = self.told_in(&cluster.namespace, spec, named).await;
         let etcd = RecordedEtcd {
-            directories: told.as_ref().or(page.etcd().directories),
+            directories: told.directories.as_ref().or(page.etcd().directories),
             ..page.etcd()
         };
         let directory = data_directory(spec, etcd, pod);
@@ -183,8 +183,7 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
-        let leaves_others = self.is_forced_in(&cluster.namespace, spec, named).await;
-        let volume = start_finding(&page, leaves_others, volume);
+        let volume = start_finding(&page, told.is_forced, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {

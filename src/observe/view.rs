@@ -89,13 +89,10 @@ pub struct Ages {
 }
 
 impl ClusterView {
-    /// Takes etcd's directories from here, in the place of those on record.
-    pub fn learn_directories(&mut self, directories: EtcdDirectories) {
-        self.directories = Some(directories);
-    }
-
-    /// Takes from here whether other objects say that etcd makes a new cluster of its data.
-    pub fn learn_forced(&mut self, is_forced: bool) {
+    /// Takes from here what other objects say of etcd: its directories, in the place of those on
+    /// record, and whether it makes a new cluster of its data.
+    pub fn learn(&mut self, directories: Option<EtcdDirectories>, is_forced: bool) {
+        self.directories = directories.or_else(|| self.directories.take());
         self.is_told_to_force = is_forced;
     }
 

@@ -68,12 +68,8 @@ pub(super) async fn read(
     let mut view = run.observer.world_at_leisure(&page, sharing).await?;
     // A pod that waits would start with what the objects name now, as when it was held.
     if view.pods().iter().any(is_held) {
-        let told = run.observer.directories(&view).boxed();
-        let (told, is_forced) = tokio::join!(told, run.observer.is_forced(&view).boxed());
-        if let Some(directories) = told {
-            view.learn_directories(directories);
-        }
-        view.learn_forced(is_forced);
+        let told = run.observer.told(&view).boxed().await;
+        view.learn(told.directories, told.is_forced);
     }
     Ok(Some((page, view)))
 }

@@ -73,7 +73,7 @@ impl Directories {
             return None;
         }
         self.read = Some((generation, now));
-        let found = run.observer.directories(&look.view).await?;
+        let found = run.observer.told(&look.view).await.directories?;
         let status = look.page.status();
         let known = status.and_then(|status| status.directories.as_ref());
         let members_run = !look.page.volume_records().is_empty();

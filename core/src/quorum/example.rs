@@ -80,3 +80,19 @@ fn probe(n: u32, list: &[ListedMember]) -> Probe {
         members: Ok(list.to_vec()),
     }
 }
+
+/// A cluster of which the last member has no pod. The names and URLs of its members lead to no pod.
+#[cfg(test)]
+pub(super) fn without_last_pod_and_names(set: &str, voters: u32) -> Observation {
+    let mut observation = healthy(set, voters);
+    observation.pods.pop();
+    observation.round.probes.pop();
+    for probe in &mut observation.round.probes {
+        let listed = probe.members.iter_mut().flatten();
+        for (n, member) in listed.enumerate() {
+            member.name = format!("m{n}");
+            member.peer_urls = vec![format!("http://10.0.0.{n}:2380")];
+        }
+    }
+    observation
+}

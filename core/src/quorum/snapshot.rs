@@ -2,6 +2,7 @@
 //! ([`Observation`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use super::circumstances::Circumstances;
@@ -309,21 +310,22 @@ impl Snapshot {
     /// may as well run elsewhere.
     pub(super) fn may_be_of_unknown_member(&self, pod: &PodName) -> bool {
         let unknown = |member: &Member| member.pod_name().is_none();
-        let may_be = self.is_kept(pod) && !self.not_members.contains(pod);
+        let kept = self.kept();
+        let is_kept = Ordinal::of(pod).is_some_and(|ordinal| kept.contains(&ordinal.0));
+        let may_be = is_kept && !self.not_members.contains(pod);
         may_be && self.members.iter().any(unknown)
     }
 
-    /// Whether the StatefulSet has a pod of this name.
-    fn is_kept(&self, pod: &PodName) -> bool {
-        let kept = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
-        Ordinal::of(pod).is_some_and(|ordinal| kept.contains(&ordinal.0))
+    /// The ordinals for which the StatefulSet has pods.
+    fn kept(&self) -> Range<u32> {
+        self.first_ordinal..self.first_ordinal.saturating_add(self.replicas)
     }
 
     /// Whether no member comes back into a pod of this name: there is none, or etcd is not asked,
     /// and the pod's ordinal has left the StatefulSet by a scale-in. (Hibernation is none: the
     /// members are to come back.)
     pub fn has_left(&self, pod: &PodName) -> bool {
-        let kept = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
+        let kept = self.kept();
         let is_beyond = Ordinal::of(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0));
         let is_unasked = self.policy.evidence == EvidenceMode::Readiness;
         let is_gone = !kept.is_empty() && is_beyond && self.pod(pod).is_none();

@@ -470,16 +470,7 @@ fn of_one_or_two_members_with_their_data_in_pods_none_goes_and_the_refusal_says_
 /// of a pod.
 #[test]
 fn a_claim_may_be_that_of_a_listed_member_whose_pod_nobody_knows() {
-    let mut observation = example::healthy("etcd", 3);
-    observation.pods.truncate(2);
-    observation.round.probes.truncate(2);
-    for probe in &mut observation.round.probes {
-        let listed = probe.members.as_mut().unwrap();
-        for (n, member) in listed.iter_mut().enumerate() {
-            member.name = format!("m{n}");
-            member.peer_urls = vec![format!("http://10.0.0.{n}:2380")];
-        }
-    }
+    let observation = example::without_last_pod_and_names("etcd", 3);
     let verdict = ask(&observation, &Grants::default(), 2);
     assert_ne!(slug(&verdict), "not-a-member");
     assert!(!matches!(verdict, Verdict::Allow(Permission::Waived(_))));

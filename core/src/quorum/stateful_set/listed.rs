@@ -154,16 +154,7 @@ mod tests {
     /// A drain has taken the pod of a member, whose name in etcd is not that of its pod.
     #[test]
     fn a_member_without_a_pod_is_known_by_the_record_of_its_pod() {
-        let mut observation = example::healthy("etcd", 3);
-        observation.pods.truncate(2);
-        observation.round.probes.truncate(2);
-        for probe in &mut observation.round.probes {
-            let listed = probe.members.as_mut().unwrap();
-            for (n, member) in listed.iter_mut().enumerate() {
-                member.name = format!("m{n}");
-                member.peer_urls = vec![format!("http://10.0.0.{n}:2380")];
-            }
-        }
+        let mut observation = example::without_last_pod_and_names("etcd", 3);
         let pods = (0..3).map(|n| (MemberId(n + 1), PodName::new(format!("etcd-{n}"))));
         observation.recorded_pods = pods.collect();
         let ordinals = |count| Ordinals { start: None, count };
