@@ -395,6 +395,7 @@ impl Ledger {
         status.expected_members = None;
         status.observed_replicas = None;
         status.volumes.clear();
+        status.directories = None;
         status.members.clear();
         // A replacement in the old cluster would go on with a member of the new one.
         status.replacements.clear();

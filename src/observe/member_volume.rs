@@ -171,8 +171,7 @@ pub(super) fn data_on(
         Directory::Elsewhere => DataOn::Pod,
         Directory::Untold => untold(),
     };
-    let Some(EtcdDirectories { data, wal, .. }) = directories(&Settings::of(container), etcd)
-    else {
+    let Some(EtcdDirectories { data, wal, .. }) = directories(container, spec, etcd) else {
         return untold();
     };
     // A mount below the data directory hides what is there.
@@ -189,9 +188,26 @@ fn below(directory: &str, part: &str) -> String {
 }
 
 /// etcd's directories: as its container states them, or else as they are on record.
-fn directories(settings: &Settings, etcd: RecordedEtcd<'_>) -> Option<EtcdDirectories> {
-    let stated = settings.directories();
-    stated.or_else(|| etcd.directories.cloned())
+fn directories(
+    container: &Container,
+    spec: &PodSpec,
+    etcd: RecordedEtcd<'_>,
+) -> Option<EtcdDirectories> {
+    let recorded = etcd.directories.cloned();
+    match (Settings::of(container).directories(), recorded) {
+        (None, recorded) => recorded,
+        (Some(stated), Some(recorded)) if may_be_told_log(&stated, container, spec) => {
+            let data = stated.data;
+            Some(EtcdDirectories { data, ..recorded })
+        }
+        (Some(stated), _) => Some(stated),
+    }
+}
+
+/// Whether other objects may name the directory of the log. Its container names that of the data
+/// alone.
+fn may_be_told_log(stated: &EtcdDirectories, container: &Container, spec: &PodSpec) -> bool {
+    stated.wal.is_none() && is_told_by_others(container, spec)
 }
 
 /// The directories of the member's data on its volumes, in a pod with this spec. `None` where not
@@ -204,7 +220,11 @@ pub(super) fn data_directory(
     let container = EtcdContainer::of(spec, etcd.container);
     let container = container.certain()?;
     let settings = Settings::of(container);
-    let EtcdDirectories { data, wal, .. } = directories(&settings, etcd)?;
+    let is_open = |stated| may_be_told_log(&stated, container, spec);
+    if etcd.directories.is_none() && settings.directories().is_some_and(is_open) {
+        return None;
+    }
+    let EtcdDirectories { data, wal, .. } = directories(container, spec, etcd)?;
     let none = BTreeMap::new();
     let told = etcd.directories.map_or(&none, |told| &told.variables);
     let on_volume = |path: String| {
@@ -303,26 +323,34 @@ fn directory<'a>(path: &str, etcd: &'a Container) -> Directory<'a> {
 }
 
 impl ClusterView {
-    /// Whether other objects may name etcd's directories, and etcd's container does not.
+    /// Whether other objects may name a directory of etcd that its container does not.
     pub fn may_be_told_directories(&self) -> bool {
         let Some(spec) = self.pod_template() else {
             return false;
         };
         may_be_told_directories(spec, self.etcd_container())
     }
+
+    /// The data directory, where etcd's container in the next pod states it.
+    pub fn stated_data_directory(&self) -> Option<String> {
+        let spec = self.pod_template()?;
+        let etcd = EtcdContainer::of(spec, self.etcd_container()).certain()?;
+        let stated = Settings::of(etcd).directories();
+        stated.map(|stated| stated.data)
+    }
 }
 
-/// Whether other objects may name etcd's directories, and etcd's container in such a pod does not.
+/// Whether other objects may name a directory of etcd that its container in such a pod does not.
 fn may_be_told_directories(spec: &PodSpec, named: Option<&str>) -> bool {
     let etcd = EtcdContainer::of(spec, named);
     etcd.certain().is_some_and(|etcd| {
         let settings = Settings::of(etcd);
         let stated = settings.directories();
-        let is_told = |stated| {
+        let is_whole = |stated| {
             let text = settings.expand(&on_volumes(&stated, etcd), &BTreeMap::new());
-            !text.contains('$')
+            !text.contains('$') && !may_be_told_log(&stated, etcd, spec)
         };
-        !stated.is_some_and(is_told)
+        !stated.is_some_and(is_whole)
     })
 }
 
@@ -348,7 +376,7 @@ fn is_told_by_others(container: &Container, spec: &PodSpec) -> bool {
 /// The settings of etcd by the objects that its container refers to.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// The directories. `None` if the container itself states them, or nothing does.
+    /// The directories. `None` if the container itself states them all, or nothing does.
     pub directories: Option<EtcdDirectories>,
     /// Whether etcd makes a new cluster of its data, by its container or by these objects.
     pub is_forced: bool,

@@ -75,13 +75,19 @@ impl Directories {
         self.read = Some((generation, now));
         let found = run.observer.told(&look.view).await.directories?;
         let status = look.page.status();
-        let known = status.and_then(|status| status.directories.as_ref());
+        let known = status.and_then(|status| status.directories.clone());
+        // A directory that the template states is no other object's.
+        let stated = look.view.stated_data_directory();
+        let known = known.map(|known| EtcdDirectories {
+            data: stated.unwrap_or(known.data),
+            ..known
+        });
         let members_run = !look.page.volume_records().is_empty();
-        match known.filter(|known| **known != found && members_run) {
+        match known.filter(|known| *known != found && members_run) {
             None => Some(found),
             // Members run with what was there when they started, and have their data there.
             Some(known) => {
-                let (known, found) = (known.data.as_str(), found.data.as_str());
+                let (known, found) = (all_of(&known), all_of(&found));
                 warn!(cluster = %look.page.cluster, known, found, "etcd's settings name another directory than members run with");
                 run.events.notify(Notice {
                     regarding: look.page.budget().object_ref(&()),
@@ -89,15 +95,23 @@ impl Directories {
                     reason: "DirectoryChanged".to_owned(),
                     action: "Observe",
                     note: format!(
-                        "what etcd's settings refer to names the data directory {found} now, and the members \
-                         have their data in {known}. A container that restarts begins empty there, and new pods \
-                         wait. Put it back"
+                        "what etcd's settings refer to puts its data in {found} now, and the members have theirs \
+                         in {known}. A container that restarts begins empty there, and new pods wait. Put it back"
                     ),
                 });
                 None
             }
         }
     }
+}
+
+/// The directories in words.
+fn all_of(directories: &EtcdDirectories) -> String {
+    let wal = directories.wal.iter();
+    let wal = wal.map(|wal| format!(" (write-ahead log: {wal})"));
+    std::iter::once(directories.data.clone())
+        .chain(wal)
+        .collect()
 }
 
 /// The part of the pods that adds their members to etcd, as read for a generation of the

@@ -232,6 +232,53 @@ fn directories_that_other_objects_name_count_where_the_container_says_nothing() 
     assert!(!keeps_data_in_pods(&set, RecordedEtcd::default()));
 }
 
+/// The template names the data directory, and the variables of a ConfigMap may name the log's.
+#[test]
+fn a_log_directory_of_another_object_counts_beside_the_stated_data_directory() {
+    let spec = |env_from: Value| -> PodSpec {
+        serde_json::from_value(json!({
+            "containers": [{
+                "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"],
+                "envFrom": env_from,
+                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+            }],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
+        }))
+        .unwrap()
+    };
+    let by_map = spec(json!([{"configMapRef": {"name": "settings"}}]));
+    let told = |data: &str, wal: Option<&str>| EtcdDirectories {
+        data: data.to_owned(),
+        wal: wal.map(str::to_owned),
+        variables: BTreeMap::new(),
+    };
+    let places = |spec: &PodSpec, told: &EtcdDirectories| {
+        let etcd = RecordedEtcd {
+            container: None,
+            directories: Some(told),
+        };
+        let pod = "etcd-0".into();
+        (
+            data_on(spec, etcd, None, &pod),
+            data_directory(spec, etcd, &pod),
+        )
+    };
+    let claims = DataOn::Claims(vec!["c".to_owned()]);
+    assert_eq!(on(&by_map), claims);
+    let unread = data_directory(&by_map, RecordedEtcd::default(), &"etcd-0".into());
+    assert_eq!(unread, None, "the map may name a directory");
+    let in_pod = told("/data/etcd", Some("/tmp/log"));
+    assert_eq!(places(&by_map, &in_pod).0, DataOn::Pod);
+    let beside = told("/data/etcd", Some("/data/log"));
+    let on_claim = (claims, Some("etcd log".to_owned()));
+    assert_eq!(places(&by_map, &beside), on_claim);
+
+    // A record of another template, or of objects that the template does not refer to any more.
+    let stated = (on_claim.0, Some("etcd".to_owned()));
+    assert_eq!(places(&by_map, &told("/tmp/old", None)), stated);
+    assert_eq!(places(&spec(json!([])), &in_pod), stated);
+}
+
 #[test]
 fn a_pod_is_bound_to_a_node_by_its_own_words_and_by_the_gates() {
     let is_bound = |change: Value| match on(&spec(DATA, host(), &change)) {

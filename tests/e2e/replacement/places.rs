@@ -377,9 +377,21 @@ async fn a_template_that_forces_new_clusters_takes_no_member() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_config_map_that_forces_new_clusters_starts_no_member() -> Result<()> {
     let world = World::new("told-force").await?;
+    is_held_by_variable(world, "ETCD_FORCE_NEW_CLUSTER", "true").await
+}
+
+/// The template names the data directory, and nothing in it the one of the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_with_another_log_directory_empties_no_member() -> Result<()> {
+    let world = World::new("told-log").await?;
+    is_held_by_variable(world, "ETCD_WAL_DIR", "/tmp/another-log").await
+}
+
+/// Has a variable of a ConfigMap set, beside the flags of the template, while a pod is made anew.
+async fn is_held_by_variable(world: World, key: &'static str, value: &str) -> Result<()> {
     recorded(&world).await?;
     let before = write_some(&world.etcd).await?;
-    let map = Setting::create(&world, "ETCD_FORCE_NEW_CLUSTER", "false").await?;
+    let map = Setting::create(&world, key, "").await?;
     let mut told = template(&world).await?;
     let from = json!([{"configMapRef": {"name": Setting::MAP}}]);
     told["spec"]["containers"][0]["envFrom"] = from;
@@ -387,7 +399,7 @@ async fn a_config_map_that_forces_new_clusters_starts_no_member() -> Result<()> 
     set_template(&world, &told).await?;
     all_anew(&world, &old).await?;
 
-    map.holds_etcd_1_while_it_says(&world, "true").await?;
+    map.holds_etcd_1_while_it_says(&world, value).await?;
     before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }
