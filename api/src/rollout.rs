@@ -42,6 +42,13 @@ pub struct RolloutSpec {
     #[schemars(schema_with = "progress_deadline_schema")]
     #[schemars(extend("default" = "10m"))]
     pub progress_deadline: Option<String>,
+    /// How long an updated member must serve until the next serving member is replaced, up to 24h.
+    /// A restart of etcd begins anew. The StatefulSet's minReadySeconds counts if it is longer.
+    /// Default: 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "soak_schema")]
+    #[schemars(extend("default" = "0s"))]
+    pub soak: Option<String>,
     /// How long the quorum must have been lost without interruption before the rollout may replace
     /// a member that is alive (DEP-06), from 7s to 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,11 +107,19 @@ pub struct Rollout {
     pub sidecars: Sidecars,
     /// See [`RolloutSpec::progress_deadline`].
     pub progress_deadline: Duration,
+    /// See [`RolloutSpec::soak`].
+    pub soak: Duration,
 }
 
 const PROGRESS_DEADLINE: Bounds = Bounds {
     field: "spec.rollout.progressDeadline",
     least: "10s",
+    most: "24h",
+};
+
+const SOAK: Bounds = Bounds {
+    field: "spec.rollout.soak",
+    least: "0s",
     most: "24h",
 };
 
@@ -117,6 +132,10 @@ const QUORUM_LOSS_GRACE_PERIOD: Bounds = Bounds {
 
 fn progress_deadline_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     PROGRESS_DEADLINE.schema(generator)
+}
+
+fn soak_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    SOAK.schema(generator)
 }
 
 fn quorum_loss_grace_period_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
@@ -153,6 +172,7 @@ impl QuorumDisruptionBudgetSpec {
             progress_deadline: self
                 .rollout
                 .progress_deadline(Policy::default().progress_deadline)?,
+            soak: SOAK.read(self.rollout.soak.as_ref(), Duration::ZERO)?,
         })
     }
 }

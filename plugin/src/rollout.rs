@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
-use quorumgate_api::names::PROCEED_WITHOUT_QUORUM;
+use quorumgate_api::names::{PROCEED, PROCEED_WITHOUT_QUORUM};
 use quorumgate_api::{QuorumDisruptionBudget, Updater};
 use serde_json::json;
 use tokio::time::timeout;
@@ -208,18 +208,25 @@ async fn proceed(of: &Kubernetes, name: &str, yes: &cli::Yes) -> Result<End> {
     ) {
         bail!("nothing is being rolled out in {name}");
     }
-    confirm(
-        &format!(
-            "{}\nThe revision {revision} is rolled out member by member although old and new members form no quorum. Writes fail until a majority is updated. This applies only while old and new members cannot talk to each other.",
-            words(&cluster.rollout)
-        ),
-        yes,
-    )?;
-    let annotations = json!({ PROCEED_WITHOUT_QUORUM: revision });
-    annotate::<QuorumDisruptionBudget>(of, name, &annotations).await?;
-    print(&format!(
-        "{name} may continue with {revision} without quorum.\n"
-    ))?;
+    let reason = cluster.rollout.waits_for.as_ref();
+    let is_held_by_preflight = reason.is_some_and(|waiting| waiting.reason == "Preflight");
+    let (annotation, means, done) = if is_held_by_preflight {
+        (
+            PROCEED,
+            "is rolled out with what the preflight found",
+            "all the same",
+        )
+    } else {
+        (
+            PROCEED_WITHOUT_QUORUM,
+            "is rolled out member by member although old and new members form no quorum. Writes fail until a majority is updated. This applies only while old and new members cannot talk to each other",
+            "without quorum",
+        )
+    };
+    let told = words(&cluster.rollout);
+    confirm(&format!("{told}\nThe revision {revision} {means}."), yes)?;
+    annotate::<QuorumDisruptionBudget>(of, name, &json!({ annotation: revision })).await?;
+    print(&format!("{name} may continue with {revision} {done}.\n"))?;
     Ok(End::Well)
 }
 

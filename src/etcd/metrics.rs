@@ -14,6 +14,7 @@ use crate::quorum::evidence::Unanswered;
 
 const DEFRAGMENTING: &str = "etcd_disk_defrag_inflight";
 const QUOTA: &str = "etcd_server_quota_backend_bytes";
+const MEMORY: &str = "process_resident_memory_bytes";
 const STARTED: &str = "process_start_time_seconds";
 
 /// The metrics of a member that matter here. A metric that the member does not have is `None`.
@@ -23,6 +24,8 @@ pub struct MemberMetrics {
     pub defragmenting: Option<bool>,
     /// `etcd_server_quota_backend_bytes`.
     pub quota: Option<u64>,
+    /// `process_resident_memory_bytes`.
+    pub memory: Option<u64>,
     /// The age of the process: from `process_start_time_seconds` to the date of the answer, so both
     /// are of the member's own clock.
     pub age: Option<Duration>,
@@ -67,16 +70,21 @@ impl MemberMetrics {
         if let Some(value) = value(line, DEFRAGMENTING) {
             self.defragmenting = Some(value > 0.0);
         }
-        if let Some(quota) = value(line, QUOTA).filter(|quota| *quota > 0.0) {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a number of bytes"
-            )]
-            let bytes = quota as u64;
-            self.quota = Some(bytes);
-        }
+        self.quota = bytes(line, QUOTA).or(self.quota);
+        self.memory = bytes(line, MEMORY).or(self.memory);
     }
+}
+
+/// The number of bytes that the line gives the metric of this name, if it is more than none.
+fn bytes(line: &str, name: &str) -> Option<u64> {
+    let number = value(line, name).filter(|number| *number > 0.0)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of bytes"
+    )]
+    let bytes = number as u64;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -89,10 +97,12 @@ mod tests {
             # TYPE etcd_disk_defrag_inflight gauge\n\
             etcd_disk_defrag_inflight 1\n\
             etcd_server_quota_backend_bytes_other 3\n\
-            etcd_server_quota_backend_bytes 2.147483648e+09\n";
+            etcd_server_quota_backend_bytes 2.147483648e+09\n\
+            process_resident_memory_bytes 4.194304e+06\n";
         let expected = MemberMetrics {
             defragmenting: Some(true),
             quota: Some(2 << 30),
+            memory: Some(4 << 20),
             age: None,
         };
         assert_eq!(parse(page, page.len()), expected);

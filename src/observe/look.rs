@@ -27,7 +27,7 @@ use crate::telemetry::traces::step;
 const AT_LEISURE: Duration = Duration::from_secs(2);
 
 /// The time for the metrics of a member that has not answered in time.
-const METRICS: Duration = Duration::from_millis(500);
+pub(super) const METRICS: Duration = Duration::from_millis(500);
 
 /// The result of one look.
 #[derive(Debug)]

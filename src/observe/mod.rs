@@ -42,6 +42,7 @@ mod owner;
 mod patience;
 mod peer_tls;
 mod pods;
+mod preflight;
 mod reach;
 mod reads;
 mod self_joining;

@@ -1,6 +1,9 @@
 //! Facts about a pod, from its object.
 
-use k8s_openapi::api::core::v1::Pod as PodObject;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod as PodObject, PodCondition};
 
 use super::{belonging, containers};
 use crate::api::names;
@@ -30,6 +33,7 @@ pub(super) fn facts(
         etcd_age: None,
         sidecar_failing: containers::sidecar_failing(pod, named),
         ready: is_ready(pod),
+        ready_for: None,
         revision: revision(pod),
         lease_role,
         recorded_id: page.and_then(|page| page.recorded_id(&name, &uid)),
@@ -68,9 +72,20 @@ pub(super) fn goes_at_once(pod: &PodObject) -> bool {
 
 /// Whether the pod's `Ready` condition is true.
 pub(super) fn is_ready(pod: &PodObject) -> bool {
-    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    ready(pod).is_some()
+}
+
+/// The time for which the pod has been Ready at `now`, by its node's clock.
+pub(super) fn ready_for(pod: &PodObject, now: Timestamp) -> Option<Duration> {
+    let since = ready(pod)?.last_transition_time.as_ref()?.0;
+    Some(Duration::try_from(now.duration_since(since)).unwrap_or_default())
+}
+
+/// The pod's condition `Ready`, where it is true.
+fn ready(pod: &PodObject) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let mut ready = conditions.iter().filter(|c| c.type_ == "Ready");
+    ready.find(|condition| condition.status == "True")
 }
 
 fn revision(pod: &PodObject) -> Option<String> {

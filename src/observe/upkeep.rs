@@ -131,7 +131,7 @@ fn named(container: &Container) -> Option<(bool, u16)> {
 }
 
 /// The bytes of a quantity in the forms in which the capacity of a claim is written.
-fn bytes(quantity: &str) -> Option<u64> {
+pub(super) fn bytes(quantity: &str) -> Option<u64> {
     let digits = quantity.find(|c: char| !c.is_ascii_digit());
     let (number, unit) = quantity.split_at(digits.unwrap_or(quantity.len()));
     let factor: u64 = match unit {

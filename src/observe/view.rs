@@ -379,6 +379,7 @@ impl ClusterView {
         let etcd_age = self.objects.etcd_ages.get(&pods::uid(pod)).copied();
         Pod {
             up_for,
+            ready_for: pods::ready_for(pod, self.objects.now),
             etcd_age: etcd_age.or(up_for),
             ..pods::facts(pod, node, role, Some(page))
         }

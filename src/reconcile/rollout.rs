@@ -33,12 +33,12 @@ use crate::api::{QuorumDisruptionBudgetStatus, condition};
 use crate::etcd::Prober;
 use crate::judge::SeenVersions;
 use crate::observe::{ObserveError, first_ordinal};
-use crate::plan::{self, WaitingOn, ignored, next_step, progress, unblock};
+use crate::plan::{self, Finding, WaitingOn, ignored, next_step, preflight, progress, unblock};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
 use attention::Attention;
-use desired::Durations;
+use desired::Watched;
 use patience::{LATER, Outcome, Patience, SOON};
 use report::RolloutReport;
 pub(super) use report::announce;
@@ -148,14 +148,20 @@ impl Operation for Rollout {
         let now = run.clock.instant();
         let patience = run.observer.patience(&look.page)?;
         self.attention.take_in(look, patience, now);
-        let watched = Durations {
+        let ours = Self::is_ours(run, set);
+        let watched = Watched {
+            findings: if ours {
+                findings(turn).await
+            } else {
+                Vec::new()
+            },
             out_for: self.absences.note(&look.snapshot, first_ordinal(set), now),
             leadership_rests: run.judge.leadership_rests(&look.page, &look.snapshot),
         };
         let desired = desired::desired(set, look.page.budget(), &look.view, watched);
         Ok(Some(Input {
             desired: desired.map_err(ObserveError::Spec)?,
-            ours: Self::is_ours(run, set),
+            ours,
             now,
         }))
     }
@@ -285,6 +291,18 @@ impl Operation for Rollout {
     fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()> {
         self.attention.until_otherwise(prober).boxed()
     }
+}
+
+/// The findings of the preflight.
+async fn findings(turn: &Turn<'_>) -> Vec<Finding> {
+    let Turn { run, look, .. } = *turn;
+    let Some(template) = look.view.template_etcd() else {
+        return Vec::new();
+    };
+    let running = run
+        .observer
+        .running_members(&look.view, &look.round, &template);
+    preflight(&template, &running.await)
 }
 
 /// The outcome of a turn.

@@ -77,8 +77,10 @@ async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) 
     let expected = MemberMetrics {
         defragmenting: Some(false),
         quota: Some(QUOTA),
+        memory: metrics.memory,
         age: metrics.age,
     };
+    ensure!(metrics.memory > Some(1 << 20), "{metrics:?}");
     ensure!(
         metrics.age.is_some_and(|age| age < PATIENCE * 6),
         "{metrics:?}"

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::max_unavailable::MaxUnavailable;
+use super::preflight::Finding;
 use crate::quorum::{Ordinal, PodName, Switch};
 
 /// The owner's wishes, the settings of the StatefulSet, and the ages that need a clock.
@@ -34,9 +35,15 @@ pub struct Desired {
     pub sidecar_first: bool,
     /// Whether an updated pod that is not Ready by a sidecar alone holds the rollout.
     pub sidecars: Sidecars,
+    /// The time for which an updated member has to serve before the next serving member goes.
+    pub soak: Duration,
     /// The change that keeps updated and outdated members from forming a quorum together, if there
     /// is one.
     pub obstacle: Option<Obstacle>,
+    /// The faults that the template showed before its first member went.
+    pub findings: Vec<Finding>,
+    /// The revision that a person lets go on with them.
+    pub accepted_findings: Option<String>,
     /// Whether leadership can be moved now.
     pub handover: Handover,
     /// The time for which each pod has been missing or its member has not served. Members that
@@ -61,7 +68,10 @@ impl Desired {
             non_serving: NonServing::OneAtATime,
             sidecar_first: false,
             sidecars: Sidecars::Ignore,
+            soak: Duration::ZERO,
             obstacle: None,
+            findings: Vec::new(),
+            accepted_findings: None,
             handover: Handover::Possible,
             out_for: BTreeMap::new(),
         }

@@ -19,6 +19,7 @@ mod next;
 mod non_serving;
 mod ordinal_state;
 mod permission;
+mod preflight;
 pub mod replacement;
 mod rolling_update;
 mod rollout_state;
@@ -37,6 +38,9 @@ pub use hindrance::Hindrance;
 pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};
 pub use ordinal_state::{MOST_REPLICAS, Target, pod_name, targets};
+pub use preflight::{
+    ChangedSetting, EtcdSettings, Finding, RunningMember, TemplateEtcd, preflight,
+};
 pub use rolling_update::unblock;
 pub use rollout_state::{Progress, progress};
 pub use state::{Absent, State};

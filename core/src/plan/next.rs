@@ -89,11 +89,12 @@ pub fn next_step(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Nex
 }
 
 /// The questions in the order in which they are asked. The first that has an answer decides.
-const ORDER: [fn(&RolloutState<'_>) -> Option<Next>; 7] = [
+const ORDER: [fn(&RolloutState<'_>) -> Option<Next>; 8] = [
     |rollout_state| rollout_state.not_begun().map(Next::Wait),
     // Step 1.
     |rollout_state| rollout_state.is_done().then_some(Next::Done),
     |rollout_state| rollout_state.suspended().map(Next::Wait),
+    |rollout_state| rollout_state.held_by_preflight().map(Next::Wait),
     // A change that keeps old and new members apart.
     |rollout_state| Some(rollout_state.proceed_without_quorum(rollout_state.obstacle()?)),
     // Step 2.

@@ -3,6 +3,8 @@
 //!
 //! A pod is *outdated* if its `controller-revision-hash` differs from the update revision.
 
+use std::time::Duration;
+
 use super::desired::Desired;
 use super::state::{Absent, State};
 use crate::quorum::evidence::Unanswered;
@@ -138,6 +140,16 @@ impl<'a> OrdinalState<'a> {
     pub(super) fn should_serve_updated(&self) -> bool {
         let updated = matches!(self.revision, Revision::NoPod | Revision::Updated);
         (updated && self.state != State::Serving) || self.state == State::Terminating
+    }
+
+    /// The time for which the member has served without a break, as far as its pod tells: since
+    /// etcd's container started, and since the pod became Ready if it is.
+    pub(super) fn served_for(&self) -> Duration {
+        let Some(pod) = self.pod else {
+            return Duration::ZERO;
+        };
+        let up_for = pod.up_for.unwrap_or_default();
+        pod.ready_for.map_or(up_for, |ready| ready.min(up_for))
     }
 
     pub(super) fn leads(&self) -> bool {

@@ -9,11 +9,12 @@ use crate::quorum::{EvidenceMode, Membership};
 
 impl RolloutState<'_> {
     /// The reason why no serving member may go, whatever `maxUnavailable` says: an updated member
-    /// takes too long to serve, or a new member has to join first.
+    /// takes too long to serve or has not served for long enough, or a new member has to join first.
     pub(super) fn held(&self) -> Option<WaitingOn> {
         self.overdue()
             .or_else(|| self.learner())
             .or_else(|| self.joining())
+            .or_else(|| self.soaking())
     }
 
     /// The reason to wait while no step is possible. The order of the checks decides which one is
@@ -106,6 +107,22 @@ impl RolloutState<'_> {
                 .and_then(|member| self.snapshot.stuck_for(member))
                 .unwrap_or_default(),
             deadline: self.snapshot.policy.progress_deadline,
+        })
+    }
+
+    /// The updated member that has served for the shortest time, where that is less than the soak
+    /// time. A process that ends, or a pod that is not Ready in between, begins anew.
+    fn soaking(&self) -> Option<WaitingOn> {
+        let soak = self.desired.soak;
+        let updated = self.slots.iter().filter(|ordinal_state| {
+            ordinal_state.revision == Revision::Updated && ordinal_state.state == State::Serving
+        });
+        let latest = updated.min_by_key(|ordinal_state| ordinal_state.served_for())?;
+        let served_for = latest.served_for();
+        (served_for < soak).then(|| WaitingOn::Soaking {
+            pod: latest.name.clone(),
+            served_for,
+            soak,
         })
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::desired::{Generation, Obstacle};
 use super::max_unavailable::Unavailability;
+use super::preflight::Finding;
 use super::rollout_state::Progress;
 use super::state::{Absent, State};
 use crate::quorum::{PodName, Reason, Teardown, list};
@@ -40,6 +41,18 @@ pub enum WaitingOn {
     /// The budget says `paused`.
     #[display("the rollout is paused, with {} of {} pods updated", _0.updated, _0.targets)]
     Paused(Progress),
+    /// The template shows faults, and no person has let this revision go on with them.
+    #[display(
+        "the preflight found: {}; correct the template, or kubectl rollout undo on the StatefulSet; to continue all the same, \
+                 annotate the budget with quorumgate.io/proceed: {revision}",
+        findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    )]
+    Preflight {
+        /// The faults, at least one.
+        findings: Vec<Finding>,
+        /// The update revision, as the annotation has to name it.
+        revision: String,
+    },
     /// The members cannot be replaced one by one, and the owner has not let this revision go on
     /// without quorum.
     #[display(
@@ -157,6 +170,16 @@ pub enum WaitingOn {
         /// Whether etcd's container has been running for the progress deadline in one of them.
         overdue: bool,
     },
+    /// Step 3: an updated member has served for less than the soak time.
+    #[display("{pod} has served for {} s with its update, and the next member waits until that is {} s", served_for.as_secs(), soak.as_secs())]
+    Soaking {
+        /// The pod.
+        pod: PodName,
+        /// The time for which its member has served.
+        served_for: Duration,
+        /// The soak time.
+        soak: Duration,
+    },
     /// Step 4: this member leads, and leadership moved a moment ago.
     #[display("{leader} leads again; leadership was moved a moment ago and is left alone for {} s", remaining.as_secs())]
     Leadership {
@@ -200,6 +223,9 @@ impl WaitingOn {
                 deadline,
                 ..
             } => Some(deadline.saturating_sub(*stuck_for)),
+            Self::Soaking {
+                served_for, soak, ..
+            } => Some(soak.saturating_sub(*served_for)),
             Self::Leadership { remaining, .. } => Some(*remaining),
             Self::Enrolment
             | Self::Teardown(_)
@@ -207,6 +233,7 @@ impl WaitingOn {
             | Self::TooManyReplicas { .. }
             | Self::Revision
             | Self::Paused(_)
+            | Self::Preflight { .. }
             | Self::Obstacle { .. }
             | Self::LowerOrdinal { .. }
             | Self::Overdue { .. }
@@ -228,6 +255,7 @@ impl WaitingOn {
             self,
             Self::TooManyReplicas { .. }
                 | Self::Overdue { .. }
+                | Self::Preflight { .. }
                 | Self::Obstacle { .. }
                 | Self::Failed { .. }
                 | Self::Unready { overdue: true, .. }

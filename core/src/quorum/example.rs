@@ -46,6 +46,7 @@ fn pod(set: &str, n: u32) -> Pod {
         containers: Containers::Running,
         etcd_ready: true,
         up_for: None,
+        ready_for: None,
         etcd_age: None,
         sidecar_failing: false,
         ready: true,

@@ -41,6 +41,8 @@ pub struct Pod {
     pub sidecar_failing: bool,
     /// Whether the pod's `Ready` condition is true.
     pub ready: bool,
+    /// The time since that condition became true. `None` if it is not, or says no time.
+    pub ready_for: Option<Duration>,
     /// The value of the label `controller-revision-hash`.
     pub revision: Option<String>,
     /// The role in the member's Lease, if there is one. Only `evidence: Readiness` uses it, and it

@@ -328,6 +328,7 @@ impl Inhabitant {
                 containers: Containers::Running,
                 etcd_ready: true,
                 up_for: None,
+                ready_for: None,
                 etcd_age: Some(Duration::from_hours(1)),
                 sidecar_failing: false,
                 ready: true,

@@ -310,6 +310,7 @@ pub(crate) fn pod(
         },
         etcd_ready: serves,
         up_for: Some(LONG),
+        ready_for: Some(LONG),
         // Processes that serve go on. So nothing but the answer holds back a member whose pod and
         // answer are of different moments.
         etcd_age: Some(LONG),

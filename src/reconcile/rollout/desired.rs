@@ -11,15 +11,17 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
 use crate::observe::{ClusterView, first_ordinal};
 use crate::plan::{
-    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
-    Sidecars,
+    Desired, Finding, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement,
+    Removal, Sidecars,
 };
 use crate::quorum::PodName;
 use crate::reconcile::strategy::kind;
 use crate::strategy::ON_DELETE;
 
-/// Measured durations.
-pub(super) struct Durations {
+/// What was watched and found beside the snapshot.
+pub(super) struct Watched {
+    /// The findings of the preflight.
+    pub(super) findings: Vec<Finding>,
     /// For each pod the time for which it has not served.
     pub(super) out_for: BTreeMap<PodName, Duration>,
     /// The time for which leadership still has to rest after a move.
@@ -31,7 +33,7 @@ pub(super) fn desired(
     set: &StatefulSet,
     budget: &QuorumDisruptionBudget,
     view: &ClusterView,
-    watched: Durations,
+    watched: Watched,
 ) -> Result<Desired, BadField> {
     let rollout = budget.spec.rollout()?;
     Ok(Desired {
@@ -63,7 +65,10 @@ pub(super) fn desired(
             api::Sidecars::Ignore => Sidecars::Ignore,
             api::Sidecars::Hold => Sidecars::Hold,
         },
+        soak: rollout.soak.max(min_ready(set)),
         obstacle: view.switches_peer_tls().map(Obstacle::PeerTls),
+        findings: watched.findings,
+        accepted_findings: accepted_findings(budget),
         handover: watched
             .leadership_rests
             .map_or(Handover::Possible, |remaining| Handover::Resting {
@@ -122,6 +127,19 @@ pub(super) fn live_partition(set: &StatefulSet) -> Option<u32> {
     let strategy = set.spec.as_ref()?.update_strategy.as_ref()?;
     let partition = strategy.rolling_update.as_ref()?.partition?;
     u32::try_from(partition).ok()
+}
+
+/// The revision that a person lets go on with what the preflight found.
+fn accepted_findings(budget: &QuorumDisruptionBudget) -> Option<String> {
+    let annotations = budget.metadata.annotations.as_ref()?;
+    annotations.get(names::PROCEED).cloned()
+}
+
+/// `spec.minReadySeconds` of the StatefulSet.
+fn min_ready(set: &StatefulSet) -> Duration {
+    let seconds = set.spec.as_ref().and_then(|spec| spec.min_ready_seconds);
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    Duration::from_secs(seconds.unwrap_or_default())
 }
 
 fn generation(set: &StatefulSet) -> Generation {

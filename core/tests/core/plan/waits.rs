@@ -1,5 +1,7 @@
 //! Step 3, and every other reason for which a rollout waits.
 
+use std::time::Duration;
+
 use super::scene::*;
 use quorumgate_core::plan::{
     Generation, MOST_REPLICAS, MaxUnavailable, Obstacle, PodManagement, WaitingOn,
@@ -113,6 +115,58 @@ fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
         member.pod_mut(|pod| pod.revision = Some("old".into()));
     });
     assert_eq!(corrected.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn step_3_soaks_an_updated_member_that_serves_before_the_next_one_goes() {
+    let soaking = |up_for: Option<Duration>, ready_for: Option<Duration>| {
+        let scene = Scene::of(3)
+            .updated("c")
+            .wishing(|desired| desired.soak = minutes(10));
+        scene.with("c", |member| {
+            member.pod_mut(|pod| {
+                pod.up_for = up_for;
+                pod.ready_for = ready_for;
+            });
+        })
+    };
+    let fresh = soaking(Some(minutes(4)), Some(minutes(3)));
+    assert_eq!(fresh.says(), "wait soaking");
+    assert_eq!(
+        fresh.waits_because(),
+        "c has served for 180 s with its update, and the next member waits until that is 600 s"
+    );
+    assert_eq!(fresh.waits_on().remaining(), Some(minutes(7)));
+    assert!(!fresh.waits_on().is_stuck());
+    for (up_for, ready_for, why) in [
+        (minutes(2), Some(minutes(30)), "its process was restarted"),
+        (minutes(30), Some(minutes(2)), "it was not Ready in between"),
+        (minutes(2), None, "its pod says no time"),
+    ] {
+        let scene = soaking(Some(up_for), ready_for);
+        assert_eq!(scene.says(), "wait soaking", "{why}");
+    }
+    assert_eq!(soaking(None, None).says(), "wait soaking", "nobody knows");
+    let soaked = soaking(Some(minutes(10)), Some(minutes(10)));
+    assert_eq!(soaked.says(), "delete b: it is an outdated follower");
+}
+
+#[test]
+fn nothing_soaks_before_a_repair_or_a_way_back() {
+    let soaking = |scene: Scene| {
+        scene
+            .wishing(|desired| desired.soak = minutes(10))
+            .with("c", |member| {
+                member.pod_mut(|pod| pod.up_for = Some(minutes(1)));
+            })
+    };
+    let broken = soaking(Scene::of(3).updated("c")).with("b", crashed);
+    assert!(broken.says().starts_with("delete b"), "{}", broken.says());
+    // The template was rolled back: all others have the update revision again.
+    let back = soaking(Scene::of(3).updated("ab")).with("ab", |member| {
+        member.pod_mut(|pod| pod.up_for = Some(minutes(60)));
+    });
+    assert!(back.says().starts_with("delete c"), "{}", back.says());
 }
 
 #[test]
