@@ -187,8 +187,8 @@ async fn allowed(caller: &mut Caller, request: &[u8]) -> Result<bool> {
     let answer: Value = serde_json::from_slice(caller.call(request).await?)?;
     let reason = answer.pointer("/response/auditAnnotations/reason");
     match reason.and_then(Value::as_str) {
-        Some("majority") => Ok(true),
-        Some("no-headroom" | "no-evidence") => Ok(false),
+        Some("Majority") => Ok(true),
+        Some("NoHeadroom" | "NoEvidence") => Ok(false),
         _ => bail!("this measures permissions, and it was answered {answer}"),
     }
 }

@@ -96,7 +96,7 @@ pub enum Membership {
 pub struct ReplacementStatus {
     /// Name of the member's pod.
     pub member: String,
-    /// The reason: the proof that its data is lost, or `requested`.
+    /// The reason: the proof that its data is lost, or `Requested`.
     pub reason: String,
     /// When the permission was given.
     #[serde(rename = "startTime")]

@@ -59,7 +59,7 @@ pub struct WaitingStatus {
 pub struct StepStatus {
     /// Name of the pod that the step replaced.
     pub pod: String,
-    /// Kind of the step: delete, evict or move-leader.
+    /// Kind of the step: `Delete`, `Evict` or `MoveLeader`.
     pub action: String,
     /// Why it was this pod's turn.
     pub because: String,

@@ -230,7 +230,7 @@ fn step(rollout: &RolloutStatus) -> Option<String> {
     let step = rollout.last_step.as_ref()?;
     let (pod, because) = (&step.pod, &step.because);
     Some(match step.action.as_str() {
-        "move-leader" => format!("move leadership from {pod}, then delete it: it {because}"),
-        action => format!("{action} {pod}: it {because}"),
+        "MoveLeader" => format!("move leadership from {pod}, then delete it: it {because}"),
+        action => format!("{} {pod}: it {because}", action.to_lowercase()),
     })
 }

@@ -12,7 +12,6 @@ use kube::core::{Request, Status};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::codes::as_code;
 use crate::connect::Kubernetes;
 
 /// How it is asked.
@@ -36,7 +35,6 @@ pub(crate) enum Answer {
         /// 429: the same request may pass later. 403: it does not help to ask again.
         code: u16,
         /// The stable identifier of the reason.
-        #[serde(serialize_with = "as_code")]
         reason: String,
         message: String,
         /// The causes behind the reason: a member each.
@@ -55,7 +53,6 @@ pub(crate) enum Answer {
 /// A cause of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Cause {
-    #[serde(serialize_with = "as_code")]
     pub(crate) reason: String,
     pub(crate) message: String,
 }
@@ -178,8 +175,8 @@ mod tests {
         };
         let details = StatusDetails {
             causes: vec![
-                cause("no-headroom", "pod db/etcd-0 cannot be deleted now: …"),
-                cause("member-not-serving", "etcd-2 (dead)"),
+                cause("NoHeadroom", "pod db/etcd-0 cannot be deleted now: …"),
+                cause("MemberNotServing", "etcd-2 (dead)"),
             ],
             name: "etcd-0".into(),
             group: String::new(),
@@ -189,10 +186,10 @@ mod tests {
         };
         let expected = Answer::Denied {
             code: 429,
-            reason: "no-headroom".into(),
+            reason: "NoHeadroom".into(),
             message: "pod db/etcd-0 cannot be deleted now: …".into(),
             causes: vec![Cause {
-                reason: "member-not-serving".into(),
+                reason: "MemberNotServing".into(),
                 message: "etcd-2 (dead)".into(),
             }],
         };

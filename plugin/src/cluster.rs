@@ -10,7 +10,6 @@ use quorumgate_api::{
 use quorumgate_api::{OverrideState, standing};
 use serde::Serialize;
 
-use crate::codes::code;
 use crate::show::{Paint, Tone, cell, table};
 
 /// A guarded cluster.
@@ -559,14 +558,14 @@ impl Rollout {
             targets: progress.map_or(0, |progress| progress.targets),
             revision: progress.and_then(|progress| progress.target.clone()),
             waits_for: waiting.filter(|_| open).map(|waiting| Waiting {
-                reason: code(&waiting.reason),
+                reason: waiting.reason.clone(),
                 message: waiting.message.clone(),
                 since: waiting.since.clone(),
             }),
             last_step: progress
                 .and_then(|p| p.last_step.as_ref())
                 .map(|step| Step {
-                    action: code(&step.action),
+                    action: step.action.clone(),
                     pod: step.pod.clone(),
                     message: step.because.clone(),
                     time: step.at.clone(),
@@ -639,9 +638,9 @@ pub(crate) mod tests {
                 "grants": [{"member": "etcd-1", "causes": [
                     {"kind": "Delete", "seq": 1, "by": "jane", "time": "2026-11-25T07:00:00Z"}]}],
                 "rollout": {"target": "etcd-abc", "updated": 1, "targets": 3,
-                    "waitingOn": {"reason": "member-not-ready", "message": "etcd-2 is not ready",
+                    "waitingOn": {"reason": "UpdatedMembers", "message": "etcd-2 is not ready",
                         "startTime": "2026-11-25T07:00:00Z"},
-                    "lastStep": {"pod": "etcd-0", "action": "move-leader", "because": "leads"}},
+                    "lastStep": {"pod": "etcd-0", "action": "MoveLeader", "because": "leads"}},
                 "conditions": [
                     {"type": "QuorumHealthy", "status": "True", "reason": "Quorate",
                      "message": "", "lastTransitionTime": "2026-11-25T07:00:00Z"},
@@ -697,7 +696,7 @@ pub(crate) mod tests {
         assert_eq!(shown["problems"][0]["reason"], "NotAsked");
         assert_eq!(shown["disruptionsAllowed"], 0);
         assert_eq!(shown["rollout"]["state"], "Waiting");
-        assert_eq!(shown["rollout"]["waitsFor"]["reason"], "MemberNotReady");
+        assert_eq!(shown["rollout"]["waitsFor"]["reason"], "UpdatedMembers");
         assert_eq!(
             shown["rollout"]["waitsFor"]["since"],
             "2026-11-25T07:00:00Z"

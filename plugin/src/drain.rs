@@ -148,7 +148,7 @@ fn expected(cluster: &Cluster, member: Option<&Member>) -> Answer {
     }
     Answer::Denied {
         code: 429,
-        reason: "no-headroom".to_owned(),
+        reason: "NoHeadroom".to_owned(),
         message,
         causes: Vec::new(),
     }

@@ -254,11 +254,11 @@ mod tests {
     fn a_refusal_is_explained_by_its_reason_its_members_and_its_remedy() {
         let answer = Answer::Denied {
             code: 429,
-            reason: "no-headroom".into(),
+            reason: "NoHeadroom".into(),
             message: "pod db/etcd-0 cannot be deleted now: etcd-0 is needed: not serving: etcd-2"
                 .into(),
             causes: vec![Cause {
-                reason: "member-not-serving".into(),
+                reason: "MemberNotServing".into(),
                 message: "etcd-2 (dead: it refused the connection)".into(),
             }],
         };

@@ -9,7 +9,6 @@ mod ask;
 mod change;
 mod cli;
 mod cluster;
-mod codes;
 mod completion;
 mod connect;
 mod discover;

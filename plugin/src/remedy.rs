@@ -92,7 +92,7 @@ mod tests {
                 "{reason}: {told:?}"
             );
         }
-        assert!(remedy("no-such-pod", "").is_some());
+        assert!(remedy("NoSuchPod", "").is_some());
         assert_eq!(remedy("never-heard-of", ""), None);
     }
 
@@ -118,12 +118,12 @@ mod tests {
 
     #[test]
     fn what_the_message_gives_no_occasion_for_is_left_out() {
-        let told = remedy("no-headroom", "it is needed; not serving: etcd-2").unwrap();
+        let told = remedy("NoHeadroom", "it is needed; not serving: etcd-2").unwrap();
         assert!(told.starts_with(r#"fix those "not serving""#), "{told}");
         assert!(!told.contains("scale-out"), "{told}");
         assert!(!told.contains("permitted"), "{told}");
         let both = "already permitted: etcd-1; not serving: etcd-1";
-        let told = remedy("no-headroom", both).unwrap();
+        let told = remedy("NoHeadroom", both).unwrap();
         assert!(
             told.contains("permitted") && told.contains("not serving"),
             "{told}"
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn the_remedy_is_the_last_cell_without_marks() {
         assert_eq!(
-            remedy("too-small", "").as_deref(),
+            remedy("TooSmall", "").as_deref(),
             Some(r#"set "spec.policy.singleMember" or "twoMembers" of the budget"#)
         );
         assert_eq!(

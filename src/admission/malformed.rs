@@ -21,7 +21,6 @@ const PROBLEM_BYTES: usize = 512;
 
 /// The reason why a request gets no decision.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Problem {
     /// The `timeout` parameter is not a duration.
     Timeout(String),

@@ -139,7 +139,7 @@ fn causes(reason: &Reason) -> Vec<(&'static str, String)> {
         | Reason::Mute { because, .. }
         | Reason::MembersUnknown { because } => because
             .iter()
-            .map(|why| ("member-unknown", why.clone()))
+            .map(|why| ("MemberUnknown", why.clone()))
             .collect(),
         _ => Vec::new(),
     }
@@ -148,10 +148,10 @@ fn causes(reason: &Reason) -> Vec<(&'static str, String)> {
 fn members(count: &Count) -> Vec<(&'static str, String)> {
     let in_flight = count.in_flight.iter().map(|pod| {
         let message = format!("{pod} was permitted, and is not back yet");
-        ("disruption-in-flight", message)
+        ("DisruptionInFlight", message)
     });
     let not_serving = count.not_serving.iter();
-    let not_serving = not_serving.map(|voter| ("member-not-serving", voter.to_string()));
+    let not_serving = not_serving.map(|voter| ("MemberNotServing", voter.to_string()));
     in_flight.chain(not_serving).collect()
 }
 
@@ -185,7 +185,7 @@ mod tests {
             .collect();
         assert_eq!(
             words,
-            ["no-headroom", "disruption-in-flight", "member-not-serving"]
+            ["NoHeadroom", "DisruptionInFlight", "MemberNotServing"]
         );
         assert!(
             rejection

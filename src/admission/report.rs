@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use heck::ToUpperCamelCase as _;
 use strum::{IntoEnumIterator as _, VariantNames as _};
 
 use super::hook::Hook;
@@ -101,7 +100,7 @@ fn notice(hook: Hook, answered: &HandledReview, rejection: &Rejection) -> Notice
     Notice {
         regarding: answered.about.subject.reference(),
         severity: Severity::Warning,
-        reason: rejection.slug.to_upper_camel_case(),
+        reason: rejection.slug.into(),
         action: match hook {
             Hook::Pods | Hook::Claims | Hook::Volumes => "Delete",
             Hook::Evictions | Hook::MutateEvictions => "Evict",
@@ -114,16 +113,5 @@ fn notice(hook: Hook, answered: &HandledReview, rejection: &Rejection) -> Notice
         } else {
             format!("refused to {asker}: {message}")
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reason_of_an_event_is_the_slug_in_camel_case() {
-        assert_eq!("no-headroom".to_upper_camel_case(), "NoHeadroom");
-        assert_eq!("at-most-once".to_upper_camel_case(), "AtMostOnce");
     }
 }

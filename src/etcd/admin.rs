@@ -22,8 +22,7 @@ pub struct Admin {
 }
 
 /// Why a change was not made, or may not have been made.
-#[derive(Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdminError {
     /// Authentication is on, and the gate's user lacks the role `root`.
     #[error("etcd refused for lack of permission: {0}")]

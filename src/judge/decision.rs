@@ -116,8 +116,8 @@ impl Allowed {
         match &self.0 {
             Ground::Recorded(basis, _) | Ground::DryRun(basis) => basis.slug(),
             Ground::Waived(waiver) => waiver.slug(),
-            Ground::Ungranted => "override-ungranted",
-            Ground::Unrecorded => "unrecorded",
+            Ground::Ungranted => "OverrideUngranted",
+            Ground::Unrecorded => "Unrecorded",
             Ground::Warned(refused) => refused.slug(),
         }
     }
@@ -133,8 +133,8 @@ impl Refused {
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Wait(reason) | Self::Deny(reason) => reason.slug(),
-            Self::NoSuchPod => "no-such-pod",
-            Self::Outdated => "unavailable",
+            Self::NoSuchPod => "NoSuchPod",
+            Self::Outdated => "Unavailable",
         }
     }
 }

@@ -198,7 +198,7 @@ impl Operation for Replacement {
         if matches!(applied, Applied::Done) {
             let slug = match step {
                 Step::Plan(step) => step.slug(),
-                Step::Undo { .. } => "undo",
+                Step::Undo { .. } => "Undo",
                 _ => return Ok(applied),
             };
             turn.run.metrics.replacement_step(slug);

@@ -476,12 +476,10 @@ impl ReportFacts<'_> {
         let mut hindered = Vec::new();
         let mut reason = None;
         for (member, why) in silent {
-            let found = match why {
-                Unanswered::Tls(_) => "TLSFailed",
-                Unanswered::Denied(_) => "AccessDenied",
-                _ => continue,
-            };
-            reason = reason.or(Some(found));
+            if !matches!(why, Unanswered::Tls(_) | Unanswered::Denied(_)) {
+                continue;
+            }
+            reason = reason.or(Some(why.into()));
             hindered.push(format!("{}: {why}", member.name));
         }
         let answered = self.round.probes.iter().filter(|p| p.status.is_ok());

@@ -40,10 +40,10 @@ fn what_dashboards_count_begins_at_zero() {
     expect(&metrics);
     let page = metrics.exposition().unwrap();
     for line in [
-        r#"quorumgate_rollout_steps_total{action="move-leader",because="serving"} 0"#,
-        r#"quorumgate_rollout_waited_seconds_total{reason="in-flight"} 0.0"#,
-        r#"quorumgate_probe_failures_total{reason="refused"} 0"#,
-        r#"quorumgate_replacement_steps_total{step="settle"} 0"#,
+        r#"quorumgate_rollout_steps_total{action="MoveLeader",because="Serving"} 0"#,
+        r#"quorumgate_rollout_waited_seconds_total{reason="InFlight"} 0.0"#,
+        r#"quorumgate_probe_failures_total{reason="Refused"} 0"#,
+        r#"quorumgate_replacement_steps_total{step="Settle"} 0"#,
     ] {
         assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
     }

@@ -515,13 +515,13 @@ mod tests {
     #[test]
     fn the_exposition_names_counters_units_and_labels_by_convention() {
         let metrics = Metrics::new();
-        metrics.decided("pods", "wait", "no-headroom");
+        metrics.decided("pods", "wait", "NoHeadroom");
         metrics.feature("QuorumAwareUpdatesWithOnDelete", true);
         metrics.took(Phase::Probe, Duration::from_millis(3));
         metrics.certificate_in_use(jiff::Timestamp::from_second(1_800_000_000).unwrap());
         let page = metrics.exposition().unwrap();
         for line in [
-            r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 1"#,
+            r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="NoHeadroom"} 1"#,
             r#"quorumgate_phase_duration_seconds_bucket{le="0.005",phase="probe"} 1"#,
             r#"quorumgate_feature_enabled{name="QuorumAwareUpdatesWithOnDelete"} 1"#,
             "quorumgate_certificate_expiry_timestamp_seconds 1800000000.0",

@@ -278,7 +278,7 @@ async fn a_bad_image_costs_one_member(cluster: &Cluster) -> Result<Outcome> {
             .waiting_on
             .as_ref()
             .map(|waiting| waiting.reason.as_str());
-        ensure!(waits == Some("updated-members"), "{rollout:?}");
+        ensure!(waits == Some("UpdatedMembers"), "{rollout:?}");
         Ok(rollout.last_step.context("no step")?.pod)
     });
     let victim = victim.await?;

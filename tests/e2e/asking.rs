@@ -155,7 +155,7 @@ fn is_for_a_moment(refusal: &Status) -> bool {
     let mut causes = refusal.details.iter().flat_map(|details| &details.causes);
     causes.any(|cause| {
         let slow = cause.reason.starts_with("member-") && cause.message.contains("in time");
-        slow || cause.reason == "leadership-moved"
+        slow || cause.reason == "LeadershipMoved"
     })
 }
 

@@ -97,7 +97,7 @@ async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Res
     .await?;
     let why = [
         "cannot be deleted now; the same request may pass later",
-        "rule  no-headroom",
+        "rule  NoHeadroom",
         "with  etcd-2",
         "do    fix those",
     ];

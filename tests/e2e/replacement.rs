@@ -49,7 +49,7 @@ pub(crate) async fn one_is_lost(version: EtcdVersion, name: &str) -> Result<()> 
     let before = world.etcd.member(&leader).await?.id;
     lose_volume(&world, &leader).await?;
     let replacement = finished(&world, &leader).await?;
-    ensure!(replacement.reason == "volume-lost", "{replacement:?}");
+    ensure!(replacement.reason == "VolumeLost", "{replacement:?}");
     is_whole_without(&world, before).await?;
     world
         .reported("DataProtected", |c| c.status == "True")

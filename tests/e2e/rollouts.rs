@@ -63,14 +63,14 @@ async fn a_bad_template_holds_at_one_member_and_a_rollback_goes_on() -> Result<(
     let image = template::current_image(&world).await?;
 
     let bad = change_by(&world, template::image("no.such/image:1")).await?;
-    let told = waits_on(&world, &bad, &["updated-members"]).await?;
+    let told = waits_on(&world, &bad, &["UpdatedMembers"]).await?;
     let victim = told.last_step.context("no step")?.pod;
     ensure!(
         outdated(&world, &good).await? == BTreeSet::from([victim.clone()]),
         "more than one member got the bad template"
     );
 
-    let told = waits_on(&world, &bad, &["overdue"]).await?;
+    let told = waits_on(&world, &bad, &["Overdue"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains(&victim), "{message}");
     let progressing = world.condition(condition::PROGRESSING).await?;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::plan::WaitingOn;
+use quorumgate::plan::{WaitingOn, defragmentation, replacement};
 use quorumgate::quorum::Reason;
 use serde_json::{Value, json};
 use strum::VariantNames as _;
@@ -73,7 +73,7 @@ fn assert_same<'a>(told: &[String], known: impl IntoIterator<Item = &'a str>) {
 fn every_reason_to_refuse_has_one_row() {
     let known = Reason::VARIANTS.iter();
     // The judge has one more refusal, in the words of the API server.
-    let known = known.chain(&["no-such-pod"]).copied();
+    let known = known.chain(&["NoSuchPod"]).copied();
     assert_same(&first_words("## Refusals"), known);
 }
 
@@ -185,11 +185,22 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     known.extend(camel_case_literals(reasons));
     let told_of_members = read("src/reconcile/replacement/report.rs");
     let (_, reasons) = told_of_members.split_once("fn said(").unwrap();
-    known.extend(
-        camel_case_literals(reasons)
-            .into_iter()
-            .filter(|r| r != "Off"),
-    );
+    known.extend(camel_case_literals(reasons));
+    let refusals = [
+        defragmentation::Refusal::VARIANTS,
+        replacement::Refusal::VARIANTS,
+    ]
+    .concat();
+    // These have another reason in the condition, or no condition at all.
+    let otherwise = [
+        "ServingTooShort",
+        "MayRecover",
+        "Recreation",
+        "Joining",
+        "Off",
+    ];
+    let refusals = refusals.into_iter().filter(|r| !otherwise.contains(r));
+    known.extend(refusals.map(str::to_owned));
     let told_of_backups = read("src/reconcile/backups.rs");
     let (_, reasons) = told_of_backups.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));
@@ -197,7 +208,8 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     let (_, reasons) = told_of_restorations.split_once("fn said(").unwrap();
     let (reasons, _) = reasons.split_once("\n}\n").unwrap();
     known.extend(camel_case_literals(reasons));
-    known.extend(["Complete", "Stepping"].map(str::to_owned));
+    let others = ["Complete", "Stepping", "TLSFailed", "AccessDenied"];
+    known.extend(others.map(str::to_owned));
     assert_eq!(told, known);
 }
 

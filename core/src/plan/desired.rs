@@ -134,8 +134,7 @@ pub enum Sidecars {
 
 /// A change that keeps updated and outdated members apart, so that the members cannot be replaced
 /// one by one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
 pub enum Obstacle {
     /// TLS between the members is switched on or off.
     #[display(

@@ -11,7 +11,6 @@ use crate::quorum::{EvidenceMode, Grants, PodName, Reason, Snapshot, Verdict, li
 /// A reason that holds back a defragmentation and a replacement alike, with its numbers. `Display`
 /// is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Hindrance {
     /// The evidence is that of readiness.
     #[display("the evidence is that of readiness, which is too weak")]

@@ -33,7 +33,6 @@ pub struct Step {
 
 /// The kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Action {
     /// Deletes the pod.
     Delete,
@@ -62,7 +61,6 @@ pub enum Departure {
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
-#[strum(serialize_all = "kebab-case")]
 pub enum Because {
     /// The member does not serve, so its replacement costs nothing (step 2).
     #[display("is outdated and {_0}")]

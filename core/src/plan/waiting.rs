@@ -13,7 +13,6 @@ use crate::quorum::{PodName, Reason, Teardown, list};
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
-#[strum(serialize_all = "kebab-case")]
 pub enum WaitingOn {
     /// The StatefulSet is not enrolled, or its budget does not exist yet.
     #[display("the StatefulSet has no QuorumDisruptionBudget yet")]

@@ -53,8 +53,7 @@ pub enum Scope {
 }
 
 /// The kinds of teardown. In each of them the owner wants the member gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Teardown {
     /// The namespace is terminating.
     Namespace,

@@ -67,7 +67,7 @@ pub struct ClaimDeletion {
 ///     decide_claim(&Snapshot::assemble(observation), &Grants::default(), &delete)
 /// };
 /// let Verdict::Deny(reason) = ask(&observation) else { panic!("its member serves") };
-/// assert_eq!(reason.slug(), "claim-in-use");
+/// assert_eq!(reason.slug(), "ClaimInUse");
 ///
 /// // The member is gone, and the two others have its data.
 /// let probe = &mut observation.round.probes[2];

@@ -128,7 +128,6 @@ pub struct ListedMember {
 #[derive(
     Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
 )]
-#[strum(serialize_all = "kebab-case")]
 pub enum Unanswered {
     /// The pod has no address.
     #[error("it has no address")]
@@ -151,9 +150,11 @@ pub enum Unanswered {
     Defragmenting,
     /// The TLS handshake failed, or the certificates could not be read.
     #[error("TLS failed: {0}")]
+    #[strum(serialize = "TLSFailed")]
     Tls(String),
     /// etcd refused the call: authentication is on, and the gate's user lacks the permission.
     #[error("etcd refused to answer: {0}")]
+    #[strum(serialize = "AccessDenied")]
     Denied(String),
     /// etcd says that it has no leader.
     #[error("it knows no leader")]

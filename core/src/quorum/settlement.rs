@@ -92,8 +92,7 @@ pub enum Replacement {
 }
 
 /// Whether a cause settles, and for which reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
     /// The cause stays open.
     Keep,

@@ -40,7 +40,6 @@ pub enum Permission {
 
 /// The reason why a permission needs no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Waiver {
     /// Rule 1: the pod or the StatefulSet belongs to no enrolled cluster.
     Foreign,
@@ -62,7 +61,6 @@ pub enum Waiver {
 
 /// The reason for a permission that has to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Basis {
     /// Rule 3: hibernation or a recorded scale-in.
     Teardown(Teardown),
@@ -129,11 +127,11 @@ impl Basis {
 
 fn torn_down(teardown: Teardown) -> &'static str {
     match teardown {
-        Teardown::Namespace => "teardown-namespace",
-        Teardown::StatefulSet => "teardown-stateful-set",
-        Teardown::Owner => "teardown-owner",
-        Teardown::Hibernation => "hibernation",
-        Teardown::ScaleIn => "scale-in",
+        Teardown::Namespace => "TeardownNamespace",
+        Teardown::StatefulSet => "TeardownStatefulSet",
+        Teardown::Owner => "TeardownOwner",
+        Teardown::Hibernation => "Hibernation",
+        Teardown::ScaleIn => "ScaleIn",
     }
 }
 
@@ -141,7 +139,6 @@ fn torn_down(teardown: Teardown) -> &'static str {
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
-#[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// Rule 1: the cluster is enrolled, and the budget that holds its grants does not exist yet.
     #[display(
@@ -691,17 +688,17 @@ mod tests {
     #[test]
     fn a_teardown_has_the_same_word_with_and_without_a_record() {
         for (teardown, word) in [
-            (Teardown::Namespace, "teardown-namespace"),
-            (Teardown::StatefulSet, "teardown-stateful-set"),
-            (Teardown::Owner, "teardown-owner"),
-            (Teardown::Hibernation, "hibernation"),
-            (Teardown::ScaleIn, "scale-in"),
+            (Teardown::Namespace, "TeardownNamespace"),
+            (Teardown::StatefulSet, "TeardownStatefulSet"),
+            (Teardown::Owner, "TeardownOwner"),
+            (Teardown::Hibernation, "Hibernation"),
+            (Teardown::ScaleIn, "ScaleIn"),
         ] {
             assert_eq!(Waiver::Teardown(teardown).slug(), word);
             assert_eq!(Basis::Teardown(teardown).slug(), word);
         }
-        assert_eq!(Waiver::WrongIncarnation.slug(), "wrong-incarnation");
-        assert_eq!(Basis::CostsNothing.slug(), "costs-nothing");
+        assert_eq!(Waiver::WrongIncarnation.slug(), "WrongIncarnation");
+        assert_eq!(Basis::CostsNothing.slug(), "CostsNothing");
     }
 
     #[test]

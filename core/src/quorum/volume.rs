@@ -116,7 +116,6 @@ pub enum VolumeFinding {
 /// The difference between a member's volume and the one on record. `Display` completes the
 /// sentence "the member has …".
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Difference {
     /// The volume is another member's.
     #[display("the volume of {with}")]
@@ -273,8 +272,8 @@ mod tests {
 
     #[test]
     fn each_difference_has_a_word_of_its_own() {
-        assert_eq!(Difference::Unseen.slug(), "unseen");
-        assert_eq!(Difference::Foreign.slug(), "foreign");
+        assert_eq!(Difference::Unseen.slug(), "Unseen");
+        assert_eq!(Difference::Foreign.slug(), "Foreign");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use super::id::{ClusterId, MemberId, PodName, list};
 
 /// The reason why a member is not known to serve. `Display` completes the sentence "member x: …".
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Why {
     /// The pod has a `deletionTimestamp`. The member is on its way out, whatever it still answers.
     #[display("its pod is terminating")]

@@ -259,7 +259,7 @@ mod tests {
     fn no(code: u16) -> Answer {
         Answer::Denied {
             code,
-            reason: "no-headroom".into(),
+            reason: "NoHeadroom".into(),
             message: "it is needed".into(),
             causes: Vec::new(),
         }

@@ -179,7 +179,7 @@ async fn the_last_good_copy_stays_and_so_does_every_copy_in_hibernation() {
     }
     hibernate(&court);
     let answer = ask(&court, "data-etcd-2").await;
-    assert_eq!(slug(&answer), "last-copy", "{answer:?}");
+    assert_eq!(slug(&answer), "LastCopy", "{answer:?}");
     assert!(grants(&court).is_empty());
 }
 
@@ -220,7 +220,7 @@ async fn the_volume_of_a_stopped_member_stays_like_its_claim() {
     }]);
     court.api.put(BUDGET, budget);
     let answer = court.judge.judge_claim_deletion(take()).await;
-    assert_eq!(slug(&answer), "last-copy", "{answer:?}");
+    assert_eq!(slug(&answer), "LastCopy", "{answer:?}");
 }
 
 #[tokio::test]
@@ -312,7 +312,7 @@ async fn an_override_of_a_claim_waits_for_no_other_reading_and_for_no_write() {
             let by_override = matches!(ground(&answer), Some(Ground::Recorded(Basis::Override, _)));
             assert!(by_override, "{answer:?}");
         } else {
-            assert_eq!(slug(&answer), "unavailable", "{answer:?}");
+            assert_eq!(slug(&answer), "Unavailable", "{answer:?}");
         }
     }
     let court = court().await;
@@ -395,7 +395,7 @@ async fn whoever_asks_is_told_of_a_hook_that_removes_the_member() {
 /// The only member of a cluster may go by the default policy, as long as its data stays.
 #[tokio::test]
 async fn a_pod_that_would_take_the_last_copy_along_waits() {
-    for (terminating, expected) in [(false, "single-member"), (true, "last-copy")] {
+    for (terminating, expected) in [(false, "SingleMember"), (true, "LastCopy")] {
         let court = court().await;
         put_set(&court, &json!({"spec": {"replicas": 1}}));
         for ordinal in 1..3 {
@@ -462,5 +462,5 @@ async fn a_pod_whose_replacement_is_permitted_is_judged_as_if_its_claim_went() {
         }}),
     );
     let answer = delete(&court, "etcd-0").await;
-    assert_eq!(slug(&answer), "last-copy", "{answer:?}");
+    assert_eq!(slug(&answer), "LastCopy", "{answer:?}");
 }

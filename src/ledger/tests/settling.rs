@@ -158,7 +158,7 @@ async fn a_replacement_settles_by_its_own_look_only() {
 
 fn run(finished: bool) -> DefragmentationStatus {
     serde_json::from_value(json!({
-        "member": "etcd-0", "reason": "reclaim", "sizeBeforeBytes": 9,
+        "member": "etcd-0", "reason": "Reclaim", "sizeBeforeBytes": 9,
         "startTime": "2026-01-01T00:00:00Z",
         "completionTime": finished.then_some("2026-01-01T00:00:09Z"),
     }))
@@ -237,7 +237,7 @@ async fn a_definition_that_does_not_keep_runs_is_out_of_date() {
 
 fn replacement(finished: bool) -> ReplacementStatus {
     serde_json::from_value(json!({
-        "member": "etcd-2", "reason": "volume-lost", "oldMemberID": "3",
+        "member": "etcd-2", "reason": "VolumeLost", "oldMemberID": "3",
         "startTime": "2026-01-01T00:00:00Z",
         "completionTime": finished.then_some("2026-01-01T00:00:09Z"),
     }))

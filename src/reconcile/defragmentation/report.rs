@@ -124,22 +124,8 @@ fn otherwise(look: &Look, facts: &Facts) -> String {
 /// The reason of the condition while a member that is due waits.
 fn reason_of(because: &Refusal) -> &'static str {
     match because {
-        Refusal::ReportOnly => "ReportOnly",
         Refusal::Hindered(_) => "Hindered",
-        Refusal::OtherSchedule { .. } => "OtherSchedule",
-        Refusal::Window => "OutsideWindow",
-        Refusal::NotAllServing { .. } | Refusal::ServingTooShort { .. } => "NotAllServing",
-        Refusal::Learner { .. } => "Learner",
-        Refusal::Corrupt { .. } => "Corrupt",
-        Refusal::Lag { .. } => "Behind",
-        Refusal::InFlight { .. } => "InFlight",
-        Refusal::VersionUnknown => "VersionUnknown",
-        Refusal::Unsteady { .. } => "Unsteady",
-        Refusal::RoomUnknown => "RoomUnknown",
-        Refusal::NoRoom { .. } => "NoRoom",
-        Refusal::Liveness { .. } => "LivenessTooShort",
-        Refusal::Timeout { .. } => "TooLong",
-        Refusal::NoHeir => "NoHeir",
-        Refusal::OtherHolder { .. } => "OtherHolder",
+        Refusal::ServingTooShort { .. } => "NotAllServing",
+        because => because.slug(),
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn begun(
     let size = member.sizes.map(|sizes| sizes.db).unwrap_or_default();
     DefragmentationStatus {
         member: pod.to_string(),
-        reason: due.map_or("not-due-any-more", |due| due.slug()).into(),
+        reason: due.map_or("NotDueAnyMore", |due| due.slug()).into(),
         started: time(now),
         finished: None,
         took_milliseconds: None,
@@ -78,7 +78,7 @@ mod tests {
     fn open(member: &str) -> DefragmentationStatus {
         DefragmentationStatus {
             member: member.into(),
-            reason: "reclaim".into(),
+            reason: "Reclaim".into(),
             started: time(Timestamp::UNIX_EPOCH),
             finished: None,
             took_milliseconds: None,

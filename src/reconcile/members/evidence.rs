@@ -120,7 +120,7 @@ mod tests {
         let at = |second| Time(Timestamp::from_second(second).unwrap());
         let last = DefragmentationStatus {
             member: "etcd-1".into(),
-            reason: "reclaim".into(),
+            reason: "Reclaim".into(),
             started: at(5),
             finished: finished.then(|| at(9)),
             took_milliseconds: None,

@@ -30,7 +30,7 @@ pub(super) fn read(status: &ReplacementStatus) -> Result<Record, String> {
 pub(super) fn begun(record: &Record, proof: Option<&Proof>, now: Timestamp) -> ReplacementStatus {
     ReplacementStatus {
         member: record.member.to_string(),
-        reason: proof.map_or("requested", Proof::slug).to_owned(),
+        reason: proof.map_or("Requested", Proof::slug).to_owned(),
         started: time(now),
         finished: None,
         old_member_id: record.old_id.map(|id| id.to_string()),
@@ -69,7 +69,7 @@ mod tests {
             corrupt: false,
         };
         let status = begun(&record, Some(&Proof::VolumeLost), Timestamp::UNIX_EPOCH);
-        assert_eq!(status.reason, "volume-lost");
+        assert_eq!(status.reason, "VolumeLost");
         assert_eq!(read(&status), Ok(record.clone()));
         let corrupt = Record {
             corrupt: true,

@@ -289,27 +289,9 @@ fn unasked(pods: &[Pod], guarded: Timestamp) -> Option<String> {
 fn reason_of(because: &Refusal) -> &'static str {
     match because {
         Refusal::Hindered(_) => "Hindered",
-        Refusal::Off => "Off",
-        Refusal::NotRequested => "NotRequested",
         Refusal::MayRecover { .. } => "CrashLoop",
-        Refusal::Owner => "Owner",
-        Refusal::OnNode => "OnNode",
-        Refusal::SharedClaim => "SharedClaim",
-        Refusal::NoSuchMember => "NoSuchMember",
-        Refusal::NoList => "NoList",
-        Refusal::TooFewVoters { .. } => "TooFewVoters",
-        Refusal::SeveralRemoved { .. } => "SeveralRemoved",
-        Refusal::NotAllServing { .. } => "NotAllServing",
-        Refusal::Learner { .. } => "Learner",
-        Refusal::Corrupt { .. } => "Corrupt",
-        Refusal::OtherDiffers { .. } => "OtherDiffers",
-        Refusal::Mistaken { .. } => "Mistaken",
-        Refusal::NotShown { .. } => "NotShown",
-        Refusal::VersionUnknown => "VersionUnknown",
-        Refusal::NoTrace => "NoTrace",
-        Refusal::PeerUrlsUnknown => "PeerURLsUnknown",
-        Refusal::NoHeir => "NoHeir",
         Refusal::Recreation | Refusal::Joining { .. } => "Replacing",
+        because => because.slug(),
     }
 }
 

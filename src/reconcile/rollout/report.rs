@@ -1,7 +1,6 @@
 //! The report on a rollout in the budget's status: its progress, the reason of its wait, and its
 //! last step; and the Events about it.
 
-use heck::ToUpperCamelCase as _;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tracing::info;
@@ -105,34 +104,29 @@ impl RolloutReport {
 
     fn condition(&self, waiting: Option<&WaitingOn>, conditions: &mut Vec<Condition>) {
         let (is, reason, message) = match (waiting, self.done) {
-            (Some(stuck), _) if stuck.is_stuck() => (
-                "False",
-                stuck.slug().to_upper_camel_case(),
-                self.words(stuck),
-            ),
-            (Some(waiting @ WaitingOn::Paused(_)), _) => {
-                ("Unknown", "Paused".into(), self.words(waiting))
+            (Some(waiting), _) => {
+                let is = match waiting {
+                    stuck if stuck.is_stuck() => "False",
+                    WaitingOn::Paused(_) => "Unknown",
+                    _ => "True",
+                };
+                (is, waiting.slug(), self.words(waiting))
             }
-            (Some(waiting), _) => (
-                "True",
-                waiting.slug().to_upper_camel_case(),
-                self.words(waiting),
-            ),
             (None, true) => (
                 "True",
-                "Complete".into(),
+                "Complete",
                 "every pod has the update revision".into(),
             ),
             (None, false) => (
                 "True",
-                "Stepping".into(),
+                "Stepping",
                 self.made.as_ref().map_or_else(String::new, Step::to_string),
             ),
         };
         let shown = Condition {
             type_: condition::PROGRESSING.into(),
             status: is.into(),
-            reason,
+            reason: reason.into(),
             message,
             observed_generation: self.generation,
             last_transition_time: self.now.clone(),
@@ -173,7 +167,7 @@ pub(in crate::reconcile) fn announce(
     {
         info!(%cluster, reason = waiting.reason, waiting = waiting.message, "rollout waits");
         let severity = match waiting.reason.as_str() {
-            "overdue" | "obstacle" | "failed" => Severity::Warning,
+            "Overdue" | "Obstacle" | "Failed" => Severity::Warning,
             _ => Severity::Normal,
         };
         event(severity, "RolloutWaits", waiting.message.clone());

@@ -48,7 +48,7 @@ pub(super) fn every_permission_was_right(
         if !event.object_ref.name.starts_with(&prefix) {
             continue;
         }
-        if reason != "terminating" {
+        if reason != "Terminating" {
             *permissions.entry(reason.to_owned()).or_default() += 1;
         }
         if was_right(reason, event, samples) == Some(false) {
@@ -89,7 +89,7 @@ pub(super) fn hook(event: &AuditEvent) -> Option<&'static str> {
 
 /// The reason for permissions with no recorded reason. The API server asks again if the pod has
 /// changed since its first question, and the audit log keeps only the first answer.
-const SECOND_ANSWER: &str = "second-answer";
+const SECOND_ANSWER: &str = "SecondAnswer";
 
 /// The reason of a delete or an eviction that was permitted and carried out.
 fn permitted(event: &AuditEvent) -> Option<&str> {
@@ -120,12 +120,10 @@ fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<boo
     let needed = needed.map(Listed::majority).min().unwrap_or(usize::MAX);
     let enough = |sample: &Sample| sample.others(member) >= needed;
     match reason {
-        "majority" => Some(near.any(enough)),
+        "Majority" => Some(near.any(enough)),
         SECOND_ANSWER => Some(near.any(|sample| !sample.serves(member) || enough(sample))),
-        "costs-nothing" | "repair" => Some(near.any(|sample| !sample.serves(member))),
-        "learner" | "not-a-member" => {
-            Some(near.any(|sample| !sample.listed.voters.contains(member)))
-        }
+        "CostsNothing" | "Repair" => Some(near.any(|sample| !sample.serves(member))),
+        "Learner" | "NotAMember" => Some(near.any(|sample| !sample.listed.voters.contains(member))),
         _ => None,
     }
 }

@@ -42,7 +42,7 @@ async fn members_go_one_by_one(version: EtcdVersion, name: &str) -> Result<()> {
 
     let runs = all_ran(&world, None).await?;
     for run in &runs {
-        ensure!(run.error.is_none() && run.reason == "reclaim", "{run:?}");
+        ensure!(run.error.is_none() && run.reason == "Reclaim", "{run:?}");
         let after = run.size_after.context("no size")?;
         ensure!(after < run.size_before / 2, "{run:?}");
     }

@@ -14,7 +14,7 @@ async fn a_rollout_waits_for_a_run_and_the_next_run_for_the_rollout() -> Result<
     wish(&world, "Auto").await?;
     let (member, held) = first_to_begin(all).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["in-flight"]).await?;
+    waits_on(&world, &target, &["InFlight"]).await?;
     let left = outdated(&world, &target).await?;
     ensure!(left.len() == 3, "only {left:?} are outdated");
     held.release();

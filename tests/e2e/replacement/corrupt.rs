@@ -86,7 +86,7 @@ async fn is_replaced(
     ensure!(accused == [named], "{accused:x?}, and {id:x} is altered");
 
     let replacement = finished(&world, &pod).await?;
-    ensure!(replacement.reason == "corrupt", "{replacement:?}");
+    ensure!(replacement.reason == "Corrupt", "{replacement:?}");
     is_whole_without(&world, id).await?;
     let alarms = world.etcd.alarms().await?;
     ensure!(alarms.is_empty(), "{alarms:?} stand");
@@ -159,7 +159,7 @@ async fn an_alarm_that_nothing_confirms_replaces_the_member_only_if_a_person_ins
     ensure!(world.last_seq().await? == seq, "something was permitted");
     request(&world, &format!("{id:x}")).await?;
     let replacement = finished(&world, &member).await?;
-    ensure!(replacement.reason == "accused", "{replacement:?}");
+    ensure!(replacement.reason == "Accused", "{replacement:?}");
     is_whole_without(&world, id).await?;
     ensure!(world.etcd.alarms().await?.is_empty(), "an alarm stands");
     before.assert_nothing_lost(&world.etcd).await?;

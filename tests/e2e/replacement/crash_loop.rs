@@ -55,7 +55,7 @@ async fn a_member_that_ends_on_its_data_is_replaced_by_auto() -> Result<()> {
         .await?
         .corrupt_data()?;
     let done = finished(&world, "etcd-1").await?;
-    ensure!(done.reason == "crash-loop", "{done:?}");
+    ensure!(done.reason == "CrashLoop", "{done:?}");
     is_whole_without(&world, id).await?;
     nothing_is_lost(writer, &world.etcd).await?;
     world.close().await

@@ -22,16 +22,16 @@ use crate::world::{SOON, World};
 
 /// Every step of the replacement of a leader, in order, by its name in logs and metrics.
 const STEPS: [&str; 10] = [
-    "grant",
-    "move-leader",
-    "remove-member",
-    "add-learner",
-    "delete-claim",
-    "delete-pod",
-    "release",
-    "record-volume",
-    "promote",
-    "settle",
+    "Grant",
+    "MoveLeader",
+    "RemoveMember",
+    "AddLearner",
+    "DeleteClaim",
+    "DeletePod",
+    "Release",
+    "RecordVolume",
+    "Promote",
+    "Settle",
 ];
 
 /// Whether a replacement is under way, by a budget in a webhook's condition.
@@ -59,12 +59,12 @@ macro_rules! waits {
 /// promotion cannot be held: it comes right after the record of the volume.
 const WRITES: [(&str, &str, &str); 8] = [
     (
-        "grant",
+        "Grant",
         STATUS,
         concat!(open!("object"), " && !", open!("oldObject")),
     ),
     (
-        "move-leader",
+        "MoveLeader",
         STATUS,
         concat!(
             open!("oldObject"),
@@ -72,22 +72,22 @@ const WRITES: [(&str, &str, &str); 8] = [
         ),
     ),
     (
-        "remove-member",
+        "RemoveMember",
         STATUS,
         concat!(
             open!("oldObject"),
             " && object.status.ledger.lastSeq > oldObject.status.ledger.lastSeq"
         ),
     ),
-    ("delete-claim", CLAIMS, "true"),
-    ("delete-pod", DELETES, "true"),
+    ("DeleteClaim", CLAIMS, "true"),
+    ("DeletePod", DELETES, "true"),
     (
-        "release",
+        "Release",
         UPDATES,
         concat!(waits!("oldObject"), " && !", waits!("object")),
     ),
     (
-        "record-volume",
+        "RecordVolume",
         STATUS,
         concat!(
             open!("oldObject"),
@@ -97,7 +97,7 @@ const WRITES: [(&str, &str, &str); 8] = [
         ),
     ),
     (
-        "settle",
+        "Settle",
         STATUS,
         concat!(open!("oldObject"), " && !", open!("object")),
     ),
@@ -156,7 +156,7 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
 /// Whether the replacement waits before `step` where `next` has not had its effect yet. A promotion
 /// may come before anybody is killed.
 fn is_held_before(step: &str, next: &str) -> bool {
-    next == step || (step, next) == ("promote", "settle")
+    next == step || (step, next) == ("Promote", "Settle")
 }
 
 /// The member as it was before its replacement.
@@ -181,44 +181,40 @@ impl Old {
     /// The step that has not had its effect yet, by what etcd and the API server have.
     async fn next_step(&self, world: &World) -> Result<&'static str> {
         let Some(replacement) = replacement(world, &self.pod).await? else {
-            return Ok("grant");
+            return Ok("Grant");
         };
         let members = world.etcd.members().await?;
         if members.iter().any(|listed| listed.id == self.id) {
             let leads = world.etcd.leader().await? == self.pod;
-            return Ok(if leads {
-                "move-leader"
-            } else {
-                "remove-member"
-            });
+            return Ok(if leads { "MoveLeader" } else { "RemoveMember" });
         }
         if members.len() == 2 {
-            return Ok("add-learner");
+            return Ok("AddLearner");
         }
         let claim = claim(&world.sandbox, &self.pod).await?;
         if claim.is_some_and(|(uid, terminates)| uid == self.claim_uid && !terminates) {
-            return Ok("delete-claim");
+            return Ok("DeleteClaim");
         }
         let pod = world.pods().get(&self.pod).await?;
         if pod.metadata.uid.as_ref() == Some(&self.pod_uid) {
             let terminates = pod.metadata.deletion_timestamp.is_some();
             ensure!(!terminates, "the old pod terminates");
-            return Ok("delete-pod");
+            return Ok("DeletePod");
         }
         if !gates(world, &self.pod).await?.is_empty() {
-            return Ok("release");
+            return Ok("Release");
         }
         if let Some(learner) = members.iter().find(|listed| listed.is_learner) {
             let recorded = recorded(world, &self.pod).await?;
             let is_recorded = recorded == Some(learner.id);
             return Ok(if is_recorded {
-                "promote"
+                "Promote"
             } else {
-                "record-volume"
+                "RecordVolume"
             });
         }
         ensure!(replacement.finished.is_none(), "it is over");
-        Ok("settle")
+        Ok("Settle")
     }
 }
 
@@ -284,7 +280,7 @@ impl Held {
 
 /// The name of the webhook that holds a step.
 fn name(step: &str) -> String {
-    format!("{step}.example.com")
+    format!("{}.example.com", step.to_lowercase())
 }
 
 fn rule(write: &str) -> Result<Value> {

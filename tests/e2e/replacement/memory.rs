@@ -95,7 +95,7 @@ async fn members_on_the_claims_of_removed_ones_are_told_and_replaced() -> Result
         .await?;
     wish(&world, &json!({"replace": "Auto"})).await?;
     let replacement = finished(&world, "etcd-2").await?;
-    ensure!(replacement.reason == "removed", "{replacement:?}");
+    ensure!(replacement.reason == "Removed", "{replacement:?}");
     is_whole_without(&world, removed).await?;
     recorded(&world).await?;
     noted(&world).await?;

@@ -13,7 +13,7 @@ use crate::nodes::out_of_service;
 use crate::world::{SOON, World};
 
 /// The reasons to wait while a member is not known to serve, or cannot be replaced.
-const SOMEBODY: [&str; 4] = ["evidence", "in-flight", "missing-pods", "updated-members"];
+const SOMEBODY: [&str; 4] = ["Evidence", "InFlight", "MissingPods", "UpdatedMembers"];
 
 /// The API server keeps the last status that the kubelet wrote, in which the containers are ready.
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn a_pod_that_no_node_takes_goes_first_and_no_serving_one_beside_it() -> R
         Ok(())
     })
     .await?;
-    waits_on(&world, &target, &["updated-members"]).await?;
+    waits_on(&world, &target, &["UpdatedMembers"]).await?;
     let gone = watched.gone();
     ensure!(gone == [pending], "{gone:?} went");
 
@@ -107,7 +107,7 @@ async fn a_member_that_has_just_begun_to_hang_does_not_count() -> Result<()> {
     let mut watched = Watched::begin(&world).await?;
     let frozen = PodFaults::of(&world.sandbox, &hanging).await?.freeze()?;
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["evidence"]).await?;
+    let told = waits_on(&world, &target, &["Evidence"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains(&hanging), "{message}");
     ensure!(watched.gone().is_empty(), "a pod was replaced");

@@ -53,8 +53,8 @@ impl Members {
     /// lost quorum does not apply.
     fn keeps_the_last(self) -> &'static str {
         match self {
-            Self::Plain => "updated-members",
-            Self::Wrapped => "permission",
+            Self::Plain => "UpdatedMembers",
+            Self::Wrapped => "Permission",
         }
     }
 }
@@ -82,9 +82,9 @@ async fn scenario_1(members: Members) -> Result<()> {
     let mut watched = Watched::begin(&world).await?;
 
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["updated-members"]).await?;
+    let told = waits_on(&world, &target, &["UpdatedMembers"]).await?;
     let step = told.last_step.context("no step")?;
-    ensure!(step.pod == "etcd-0" && step.action == "delete", "{step:?}");
+    ensure!(step.pod == "etcd-0" && step.action == "Delete", "{step:?}");
     if let Members::Wrapped = members {
         ensure!(step.because.contains("is starting"), "{step:?}");
     }
@@ -92,7 +92,7 @@ async fn scenario_1(members: Members) -> Result<()> {
     broken.mend();
     eventually(ROLLOUT, "a member that serves was evicted", async || {
         let step = rollout(&world).await?.last_step.context("no step")?;
-        ensure!(step.pod == "etcd-1" && step.action == "evict", "{step:?}");
+        ensure!(step.pod == "etcd-1" && step.action == "Evict", "{step:?}");
         Ok(())
     })
     .await?;
@@ -169,9 +169,9 @@ async fn scenario_3(members: Members) -> Result<()> {
     ];
     quorum_is_lost_for(&world, SignedDuration::ZERO).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["quorum-lost"]).await?;
+    waits_on(&world, &target, &["QuorumLost"]).await?;
     quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
-    let told = waits_on(&world, &target, &["quorum-lost"]).await?;
+    let told = waits_on(&world, &target, &["QuorumLost"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains("(0 of 3 voters serve)"), "{message}");
     ensure!(watched.gone().is_empty(), "a pod was replaced too early");

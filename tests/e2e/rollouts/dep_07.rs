@@ -48,7 +48,7 @@ async fn while_an_updated_member_does_not_serve_no_serving_one_goes() -> Result<
     let watched = Watched::begin(&world).await?;
 
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["updated-members"]).await?;
+    let told = waits_on(&world, &target, &["UpdatedMembers"]).await?;
     ensure!(
         told.last_step.context("no step")?.pod == broken_pod,
         "another one went first"
@@ -90,7 +90,7 @@ async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Res
 
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["updated-members"]).await?;
+    waits_on(&world, &target, &["UpdatedMembers"]).await?;
     let order = watched.gone();
     ensure!(order == [dead, starting, alive], "{order:?}");
     let left = outdated(&world, &target).await?;

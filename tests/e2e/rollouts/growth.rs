@@ -12,7 +12,7 @@ use crate::scale_out::{joins_as_learner, promote, scheduled};
 use crate::world::World;
 
 /// The reasons to wait while members have yet to join.
-const JOINING: [&str; 3] = ["joining", "learner", "missing-pods"];
+const JOINING: [&str; 3] = ["Joining", "Learner", "MissingPods"];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_one_to_three_new_members_join_before_the_old_one_restarts() -> Result<()> {

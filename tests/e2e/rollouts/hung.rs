@@ -83,7 +83,7 @@ async fn a_hung_member_stays_while_the_others_make_no_majority() -> Result<()> {
     }
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["evidence", "permission", "quorum-lost"]).await?;
+    waits_on(&world, &target, &["Evidence", "Permission", "QuorumLost"]).await?;
     // The time is several times what the gate waits before a member counts as hanging.
     let until = Instant::now() + FIRST_STEP;
     while Instant::now() < until {

@@ -23,7 +23,7 @@ async fn killed_before_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     let watched = Watched::begin(&world).await?;
     let vigil = Vigil::start(&world.etcd).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["paused"]).await?;
+    waits_on(&world, &target, &["Paused"]).await?;
     let driver = driver(&world).await?;
     world.gate.replica(driver).kill().await?;
     wish(&world, json!({"paused": false})).await?;

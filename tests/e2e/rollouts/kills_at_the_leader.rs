@@ -74,7 +74,7 @@ async fn killed_before_the_leaders_move_it_moves_and_the_leader_goes_once() -> R
     let mut left = LeaderLeft::reach("killed-unmoved").await?;
     let world = &left.world;
     wish(world, json!({"paused": true, "partition": 0})).await?;
-    waits_on(world, &left.target, &["paused"]).await?;
+    waits_on(world, &left.target, &["Paused"]).await?;
     world.gate.replica(driver(world).await?).kill().await?;
     ensure!(left.watched.gone().is_empty(), "it went");
     wish(world, json!({"paused": false})).await?;
@@ -87,7 +87,7 @@ async fn killed_before_the_leaders_move_it_moves_and_the_leader_goes_once() -> R
 async fn finished_by_a_move(world: &World) -> Result<()> {
     eventually(ROLLOUT, "the leader has handed over and gone", async || {
         let step = rollout(world).await?.last_step.context("no step")?;
-        let moved = step.pod == LEADER && step.action == "move-leader";
+        let moved = step.pod == LEADER && step.action == "MoveLeader";
         ensure!(moved, "{step:?}");
         Ok(())
     })
@@ -103,7 +103,7 @@ async fn killed_after_the_leaders_move_and_grant_it_goes_once() -> Result<()> {
     let driver = driver(world).await?;
     let other = 1 - driver;
     wish(world, json!({"paused": true, "partition": 0})).await?;
-    waits_on(world, &left.target, &["paused"]).await?;
+    waits_on(world, &left.target, &["Paused"]).await?;
     world.gate.balancer().pin(other);
     world.gate.replica(other).freeze()?;
 

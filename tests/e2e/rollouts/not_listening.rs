@@ -128,7 +128,7 @@ async fn a_template_that_keeps_members_from_listening_holds_at_one() -> Result<(
     let vigil = Vigil::start(&world.etcd).await?;
     let bad = change(&world, &hangs()).await?;
     let first = watched.next().await?;
-    waits_on(&world, &bad, &["updated-members"]).await?;
+    waits_on(&world, &bad, &["UpdatedMembers"]).await?;
     let others = world.etcd.pod_names();
     for other in others.iter().filter(|other| **other != first) {
         world.has_to_wait(other, &[&first]).await?;
@@ -219,7 +219,7 @@ async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
     })
     .await?;
     let target = template::change(&world, "one").await?;
-    waits_on(&world, &target, &["evidence", "permission"]).await?;
+    waits_on(&world, &target, &["Evidence", "Permission"]).await?;
     let until = Instant::now() + REJECTED_FOR;
     while Instant::now() < until {
         for (pod, by) in pods.iter().zip(By::BOTH.into_iter().cycle()) {

@@ -43,7 +43,7 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     let mut watched = Watched::begin(&world).await?;
     let old = revision(&world).await?;
     let target = switch(&mut world, Tls::Mutual).await?;
-    let told = waits_on(&world, &target, &["obstacle"]).await?;
+    let told = waits_on(&world, &target, &["Obstacle"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     let way_on = format!("{}: {target}", names::PROCEED_WITHOUT_QUORUM);
     ensure!(
@@ -57,9 +57,9 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     // needed to be paused and to continue.
     accept(&world, &old).await?;
     wish(&world, json!({"paused": true})).await?;
-    waits_on(&world, &target, &["paused"]).await?;
+    waits_on(&world, &target, &["Paused"]).await?;
     wish(&world, json!({"paused": false})).await?;
-    let told = waits_on(&world, &target, &["obstacle"]).await?;
+    let told = waits_on(&world, &target, &["Obstacle"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     let no_effect = format!("has no effect: it names {old}, and the update revision is {target}");
     ensure!(message.ends_with(&no_effect), "{message}");
@@ -83,7 +83,7 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     // The annotation does not apply to the next switch.
     let mut watched = Watched::begin(&world).await?;
     let back = switch(&mut world, Tls::None).await?;
-    waits_on(&world, &back, &["obstacle"]).await?;
+    waits_on(&world, &back, &["Obstacle"]).await?;
     let gone = watched.gone();
     ensure!(gone.is_empty(), "{gone:?} went");
     world.close().await

@@ -20,7 +20,7 @@ fn etcd(change: Value) -> Value {
 
 /// Waits until the rollout to `bad` waits for this finding.
 async fn finds(world: &World, bad: &str, finding: &str) -> Result<()> {
-    let told = waits_on(world, bad, &["preflight"]).await?;
+    let told = waits_on(world, bad, &["Preflight"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains(finding), "{message}");
     let progressing = world.condition(condition::PROGRESSING).await?;

@@ -37,7 +37,7 @@ async fn a_step_that_another_webhook_refuses_does_not_keep_the_ledger() -> Resul
     .await?;
 
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["failed"]).await?;
+    let told = waits_on(&world, &target, &["Failed"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains(NAME), "{message}");
     let uid = world.etcd.pod_uid("etcd-0").await?;

@@ -26,7 +26,7 @@ async fn a_template_that_changes_midway_is_the_target_at_once() -> Result<()> {
         .collect::<Result<_>>()?;
     let mut watched = Watched::begin(&world).await?;
     let first = change(&world, "one").await?;
-    let told = waits_on(&world, &first, &["updated-members"]).await?;
+    let told = waits_on(&world, &first, &["UpdatedMembers"]).await?;
     let held_pod = told.last_step.context("no step")?.pod;
     ensure!(watched.gone() == [held_pod.clone()], "more than one went");
 

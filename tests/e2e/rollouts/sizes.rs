@@ -23,7 +23,7 @@ async fn the_only_member_is_updated_where_its_owner_lets_it_go() -> Result<()> {
     wish(&world, json!({"policy": {"singleMember": "Never"}})).await?;
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["permission"]).await?;
+    waits_on(&world, &target, &["Permission"]).await?;
     ensure!(watched.gone().is_empty(), "it went");
 
     wish(&world, json!({"policy": {"singleMember": "AllowRollout"}})).await?;
@@ -51,7 +51,7 @@ async fn of_two_members_the_leader_goes_once_the_follower_is_back() -> Result<()
 
     let held = faults::hold_in_container_creating(&world.sandbox, &follower)?;
     let target = change(&world, "one").await?;
-    waits_on(&world, &target, &["updated-members"]).await?;
+    waits_on(&world, &target, &["UpdatedMembers"]).await?;
     ensure!(watched.gone() == [follower.clone()], "not the follower");
     held.mend();
     finished(&world, &target).await?;
@@ -78,9 +78,9 @@ async fn of_two_members_both_are_evicted_when_asked_the_leader_last() -> Result<
 
     let held = faults::hold_in_container_creating(&world.sandbox, &follower)?;
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["updated-members"]).await?;
+    let told = waits_on(&world, &target, &["UpdatedMembers"]).await?;
     let step = told.last_step.context("no step")?;
-    ensure!(step.pod == follower && step.action == "evict", "{step:?}");
+    ensure!(step.pod == follower && step.action == "Evict", "{step:?}");
     held.mend();
     let told = finished(&world, &target).await?;
     let step = told.last_step.context("no step")?;
@@ -118,7 +118,7 @@ async fn of_two_members_that_nobody_may_take_none_is_updated() -> Result<()> {
     wish(&world, json!({"policy": {"twoMembers": "Never"}})).await?;
     let watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
-    let told = waits_on(&world, &target, &["permission"]).await?;
+    let told = waits_on(&world, &target, &["Permission"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains("policy.twoMembers"), "{message}");
     let order = watched.end(&world, ELECTION).await?;
@@ -144,7 +144,7 @@ async fn of_five_members_two_at_a_time_are_updated_when_asked_and_never_three() 
     let target = change(&world, "one").await?;
     // No member that went comes back for the moment, so those that are out now are all there will
     // be.
-    let what = ["updated-members"];
+    let what = ["UpdatedMembers"];
     eventually(SOON, "two are out", async || {
         waits_on(&world, &target, &what).await?;
         let left = outdated(&world, &target).await?;

@@ -27,15 +27,15 @@ async fn a_regression_while_a_member_soaks_stops_the_rollout_and_a_rollback_goes
     let watched = Watched::begin(&world).await?;
 
     let bad = change(&world, "one").await?;
-    let told = waits_on(&world, &bad, &["soaking"]).await?;
+    let told = waits_on(&world, &bad, &["Soaking"]).await?;
     let victim = told.last_step.context("no step")?.pod;
     let member = PodFaults::of(&world.sandbox, &victim).await?;
     // Its process ends again and again, each time before it has served for long enough.
     let until = Instant::now() + SOAK + SOAK / 2;
     while Instant::now() < until {
         member.kill()?;
-        waits_on(&world, &bad, &["updated-members"]).await?;
-        waits_on(&world, &bad, &["soaking"]).await?;
+        waits_on(&world, &bad, &["UpdatedMembers"]).await?;
+        waits_on(&world, &bad, &["Soaking"]).await?;
         let rest = outdated(&world, &bad).await?;
         ensure!(rest.len() == 2, "another member went: {rest:?} are left");
     }

@@ -61,7 +61,7 @@ async fn a_change_that_keeps_members_apart_holds_until_it_is_taken_back() -> Res
 
     let watched = Watched::begin(&world).await?;
     let target = change_by(&world, arguments(&secure)).await?;
-    let told = waits_on(&world, &target, &["obstacle"]).await?;
+    let told = waits_on(&world, &target, &["Obstacle"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     let way_out = format!("quorumgate.io/proceed-without-quorum: {target}");
     ensure!(message.contains(&way_out), "{message}");

@@ -33,7 +33,7 @@ async fn the_next_one_stays_until_clients_reach_the_updated_one() -> Result<()> 
     let target = change(&world, "one").await?;
     let first = watched.next().await?;
     ensure!(first == "etcd-1", "{first} went, which clients reach");
-    waits_on(&world, &target, &["unready"]).await?;
+    waits_on(&world, &target, &["Unready"]).await?;
     eventually(SOON, "its owner is told", async || {
         let progressing = world.condition(condition::PROGRESSING).await?;
         let told = progressing.status == "False" && progressing.reason == "Unready";

@@ -54,7 +54,7 @@ async fn a_claim_that_is_terminating_or_another_passes_unasked() {
     let terminating = with(fixture("claim-delete"), at, json!("2026-11-21T09:00:00Z"));
     let uid = "/request/options/preconditions";
     let another = with(fixture("claim-delete"), uid, json!({"uid": "another"}));
-    for (review, reason) in [(terminating, "terminating"), (another, "wrong-incarnation")] {
+    for (review, reason) in [(terminating, "Terminating"), (another, "WrongIncarnation")] {
         let reply = Door::open().post(PATH, &review).await;
         assert!(reply.is_allowed());
         assert_eq!(reply.response()["auditAnnotations"]["reason"], reason);
@@ -115,7 +115,7 @@ async fn of_the_updates_only_the_end_of_a_protection_is_asked_about() {
     let reply = Door::open().post(PATH, &kept).await;
     assert_eq!(
         reply.response()["auditAnnotations"]["reason"],
-        "stays-protected"
+        "StaysProtected"
     );
     let old = "/request/oldObject/metadata/finalizers";
     let never = with(fixture("claim-update"), old, json!(["a"]));
@@ -153,7 +153,7 @@ async fn a_refusal_names_the_claim_and_says_what_to_do() {
     let begins = "persistentvolumeclaim shoot/etcd-main-etcd-main-2 cannot be deleted this way: etcd-main-2 serves from the volume of";
     assert!(message.starts_with(begins), "{message}");
     assert_eq!(status["details"]["kind"], "persistentvolumeclaims");
-    assert_eq!(status["details"]["causes"][0]["reason"], "claim-in-use");
+    assert_eq!(status["details"]["causes"][0]["reason"], "ClaimInUse");
     let [notice] = door.notices().try_into().unwrap();
     assert_eq!(notice.reason, "ClaimInUse");
     assert_eq!(notice.action, "Delete");
@@ -172,8 +172,5 @@ async fn a_yes_says_on_which_ground() {
     let door = answering(|_| allow(Ground::DryRun(Basis::NotAMember)));
     let reply = door.post(PATH, &fixture("claim-delete")).await;
     assert!(reply.is_allowed());
-    assert_eq!(
-        reply.response()["auditAnnotations"]["reason"],
-        "not-a-member"
-    );
+    assert_eq!(reply.response()["auditAnnotations"]["reason"], "NotAMember");
 }

@@ -64,7 +64,7 @@ async fn n10_a_judge_that_overruns_is_left_behind_with_a_429_in_time() {
     );
     let status = &reply.response()["status"];
     assert_eq!(status["code"], 429);
-    assert_eq!(status["details"]["causes"][0]["reason"], "unavailable");
+    assert_eq!(status["details"]["causes"][0]["reason"], "Unavailable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -288,7 +288,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
     drop(pieces);
     assert!(slow.await.unwrap().is_allowed());
     let page = door.exposition();
-    assert!(page.contains(r#"reason="overloaded"} 1"#), "{page}");
+    assert!(page.contains(r#"reason="Overloaded"} 1"#), "{page}");
 }
 
 /// A body whose pieces are sent one by one, until the sender is dropped.

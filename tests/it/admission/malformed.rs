@@ -347,7 +347,7 @@ async fn a_webhook_of_another_release_is_refused_by_a_429_in_its_review() {
         assert!(message.contains("repeat the request"), "{message}");
         let page = door.exposition();
         let counted =
-            r#"quorumgate_rejected_requests_total{hook="unknown",reason="unknown-webhook"} 1"#;
+            r#"quorumgate_rejected_requests_total{hook="unknown",reason="UnknownWebhook"} 1"#;
         assert!(page.contains(counted), "{page}");
 
         assert_eq!(refused(&door, path, "{}").await.status, 404);
@@ -430,6 +430,6 @@ async fn rejected_requests_are_counted_by_reason() {
     let door = Door::open();
     refused(&door, "/validate/pods", "{").await;
     let page = door.exposition();
-    let line = r#"quorumgate_rejected_requests_total{hook="pods",reason="unreadable"} 1"#;
+    let line = r#"quorumgate_rejected_requests_total{hook="pods",reason="Unreadable"} 1"#;
     assert!(page.lines().any(|l| l == line), "{page}");
 }

@@ -102,7 +102,7 @@ async fn rule_2_a_terminating_pod_finishes_without_anybody_being_asked() {
         assert!(reply.is_allowed());
         assert_eq!(
             reply.response()["auditAnnotations"]["reason"],
-            "terminating"
+            "Terminating"
         );
     }
     assert!(door.questions().is_empty());
@@ -163,7 +163,7 @@ async fn s3_s4_the_precondition_is_passed_on() {
     assert!(reply.is_allowed());
     assert_eq!(
         reply.response()["auditAnnotations"]["reason"],
-        "wrong-incarnation"
+        "WrongIncarnation"
     );
     assert_eq!(door.question().precondition.unwrap().as_str(), "another");
 }

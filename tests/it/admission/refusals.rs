@@ -44,7 +44,7 @@ async fn s2_wait_is_429_with_causes_and_n22_without_retry_after() {
         .collect();
     assert_eq!(
         words,
-        ["no-headroom", "disruption-in-flight", "member-not-serving"]
+        ["NoHeadroom", "DisruptionInFlight", "MemberNotServing"]
     );
     let message = status["message"].as_str().unwrap();
     assert!(
@@ -70,7 +70,7 @@ async fn deny_is_403_and_names_the_field() {
         "b3a7c1a2-6d0e-4a43-8f2d-3f0b35d3f3b0"
     );
     let cause = &status["details"]["causes"][0];
-    assert_eq!(cause["reason"], "at-most-once");
+    assert_eq!(cause["reason"], "AtMostOnce");
     assert_eq!(cause["field"], "gracePeriodSeconds");
 }
 
@@ -80,7 +80,7 @@ async fn every_answer_carries_audit_annotations() {
     let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
     assert_eq!(
         reply.response()["auditAnnotations"],
-        json!({"verdict": "wait", "reason": "no-headroom", "headroom": "-1", "cluster": "shoot/etcd-main"})
+        json!({"verdict": "wait", "reason": "NoHeadroom", "headroom": "-1", "cluster": "shoot/etcd-main"})
     );
     let door = Door::answering(|_| {
         let basis = Basis::Majority {
@@ -92,7 +92,7 @@ async fn every_answer_carries_audit_annotations() {
     let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
     assert!(reply.is_allowed());
     assert!(reply.response().get("status").is_none());
-    assert_eq!(reply.response()["auditAnnotations"]["reason"], "majority");
+    assert_eq!(reply.response()["auditAnnotations"]["reason"], "Majority");
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn warnings_are_passed_on_at_a_length_that_the_api_server_takes() {
     let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
     assert_eq!(
         reply.response()["auditAnnotations"]["reason"],
-        "override-ungranted"
+        "OverrideUngranted"
     );
     let warnings = reply.response()["warnings"].as_array().unwrap();
     assert_eq!(warnings[0], "an override is in use");
@@ -151,8 +151,8 @@ async fn every_answer_is_counted_by_hook_verdict_and_reason() {
     door.post("/validate/evictions", &fixture("eviction")).await;
     let page = door.exposition();
     for line in [
-        r#"quorumgate_decisions_total{hook="pods",verdict="deny",reason="at-most-once"} 1"#,
-        r#"quorumgate_decisions_total{hook="evictions",verdict="wait",reason="no-headroom"} 1"#,
+        r#"quorumgate_decisions_total{hook="pods",verdict="deny",reason="AtMostOnce"} 1"#,
+        r#"quorumgate_decisions_total{hook="evictions",verdict="wait",reason="NoHeadroom"} 1"#,
         r#"quorumgate_phase_duration_seconds_count{phase="total"} 2"#,
         "quorumgate_requests_in_flight 0",
     ] {
@@ -165,10 +165,10 @@ async fn every_answer_is_counted_by_hook_verdict_and_reason() {
 async fn what_alerts_and_dashboards_count_begins_at_zero() {
     let page = Door::open().exposition();
     for line in [
-        r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 0"#,
-        r#"quorumgate_decisions_total{hook="evictions",verdict="deny",reason="at-most-once"} 0"#,
-        r#"quorumgate_decisions_total{hook="evictions",verdict="warn",reason="no-headroom"} 0"#,
-        r#"quorumgate_rejected_requests_total{hook="claims",reason="overloaded"} 0"#,
+        r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="NoHeadroom"} 0"#,
+        r#"quorumgate_decisions_total{hook="evictions",verdict="deny",reason="AtMostOnce"} 0"#,
+        r#"quorumgate_decisions_total{hook="evictions",verdict="warn",reason="NoHeadroom"} 0"#,
+        r#"quorumgate_rejected_requests_total{hook="claims",reason="Overloaded"} 0"#,
     ] {
         assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
     }
@@ -184,7 +184,7 @@ async fn what_would_be_refused_is_allowed_with_a_warning_where_refusals_are_only
     assert!(reply.is_allowed());
     let response = reply.response();
     assert_eq!(response["auditAnnotations"]["verdict"], "warn");
-    assert_eq!(response["auditAnnotations"]["reason"], "no-ledger");
+    assert_eq!(response["auditAnnotations"]["reason"], "NoLedger");
     let warning = response["warnings"][0].as_str().unwrap();
     for part in ["enforcement: Warn", "cannot be deleted now"] {
         assert!(warning.contains(part), "{warning}");

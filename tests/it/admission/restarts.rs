@@ -73,7 +73,7 @@ async fn k3_k6_what_restarts_no_etcd_passes_without_anybody_being_asked() {
         let reply = door.post(PATH, &review).await;
         assert!(reply.is_allowed());
         let said = &reply.response()["auditAnnotations"];
-        assert_eq!(said["reason"], "restarts-nothing");
+        assert_eq!(said["reason"], "RestartsNothing");
     }
     assert!(door.questions().is_empty());
 }
@@ -100,7 +100,7 @@ async fn rule_2_a_terminating_pod_may_be_updated_without_anybody_being_asked() {
     let reply = door.post(PATH, &terminating).await;
     assert!(reply.is_allowed());
     let said = &reply.response()["auditAnnotations"];
-    assert_eq!(said["reason"], "terminating");
+    assert_eq!(said["reason"], "Terminating");
     assert!(door.questions().is_empty());
 }
 
@@ -118,7 +118,7 @@ async fn a_refused_restart_is_403_and_says_what_to_do_instead() {
         assert_eq!(status["code"], 403);
         assert_eq!(status["reason"], "Forbidden");
         let cause = &status["details"]["causes"][0];
-        assert_eq!(cause["reason"], "restart-by-delete");
+        assert_eq!(cause["reason"], "RestartByDelete");
         assert_eq!(cause["field"], field);
         let message = status["message"].as_str().unwrap();
         let begin = "pod shoot/etcd-main-0 cannot change this way: ";
@@ -142,7 +142,7 @@ async fn where_nobody_can_tell_whose_the_pod_is_it_has_to_wait() {
 async fn a_pod_that_is_no_members_and_one_with_an_override_pass() {
     let foreign = Door::answering(|_| yes(Waiver::Foreign));
     let lifted = Door::answering(|_| allow(Ground::DryRun(Basis::Override)));
-    for (door, reason) in [(foreign, "foreign"), (lifted, "override")] {
+    for (door, reason) in [(foreign, "Foreign"), (lifted, "Override")] {
         let reply = door.post(PATH, &fixture("pod-update")).await;
         assert!(reply.is_allowed());
         let said = &reply.response()["auditAnnotations"];
@@ -172,7 +172,8 @@ async fn a_refused_restart_leaves_an_event_and_is_counted() {
     assert_eq!(notice.action, "Restart");
     assert_eq!(notice.regarding.name.as_deref(), Some("etcd-main-0"));
     let page = door.exposition();
-    let line = r#"quorumgate_decisions_total{hook="restarts",verdict="deny",reason="restart-by-delete"} 1"#;
+    let line =
+        r#"quorumgate_decisions_total{hook="restarts",verdict="deny",reason="RestartByDelete"} 1"#;
     assert!(page.lines().any(|l| l == line), "{page}");
 }
 

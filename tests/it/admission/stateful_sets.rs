@@ -86,9 +86,9 @@ async fn a_delete_that_orphans_or_goes_on_passes_unasked() {
     for (review, reason) in [
         (
             with(fixture("statefulset-delete"), options, json!("Orphan")),
-            "orphans",
+            "Orphans",
         ),
-        (terminating, "terminating"),
+        (terminating, "Terminating"),
     ] {
         let reply = Door::open().post(PATH, &review).await;
         assert!(reply.is_allowed());
@@ -177,7 +177,7 @@ async fn an_update_that_takes_no_ordinal_passes_unasked() {
         assert!(reply.is_allowed());
         assert_eq!(
             reply.response()["auditAnnotations"]["reason"],
-            "nothing-leaves"
+            "NothingLeaves"
         );
     }
 }
@@ -197,7 +197,7 @@ async fn a_scale_in_of_members_that_etcd_lists_is_403() {
     let status = &reply.response()["status"];
     assert_eq!(status["code"], 403);
     assert_eq!(status["details"]["group"], "apps");
-    assert_eq!(status["details"]["causes"][0]["reason"], "members-listed");
+    assert_eq!(status["details"]["causes"][0]["reason"], "MembersListed");
     assert_eq!(status["details"]["causes"][0]["field"], "spec.replicas");
     let [notice] = door.notices().try_into().unwrap();
     assert_eq!(notice.regarding.kind.as_deref(), Some("StatefulSet"));

@@ -58,9 +58,9 @@ async fn a_volume_that_stays_with_its_claim_or_has_none_passes_unasked() {
     let same = with(update.clone(), "/request/object/spec/claimRef", old);
     let version = "/request/object/spec/claimRef/resourceVersion";
     let newer = with(same, version, json!("813"));
-    assert_eq!(waived(&newer).await, "stays-protected");
+    assert_eq!(waived(&newer).await, "StaysProtected");
     let unbound = without(update, "/request/oldObject/spec/claimRef");
-    assert_eq!(waived(&unbound).await, "foreign");
+    assert_eq!(waived(&unbound).await, "Foreign");
 }
 
 #[tokio::test]

@@ -567,7 +567,7 @@ fn the_latest_defragmentation_is_kept() {
             start_time: UnixTime(start),
             end_time: None,
             status,
-            reason: Some("reclaim".into()),
+            reason: Some("Reclaim".into()),
             message: None,
             initial_db_size: Some(9),
             final_db_size: None,

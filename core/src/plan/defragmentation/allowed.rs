@@ -92,7 +92,7 @@ fn attendance(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
     }
     let lags = |m: &&Member| m.lag.is_none_or(|lag| lag > MOST_LAG);
     if let Some(member) = snapshot.members.iter().find(lags) {
-        return Some(Refusal::Lag {
+        return Some(Refusal::Behind {
             member: member.name.clone(),
             behind: member.lag,
             most: MOST_LAG,
@@ -149,10 +149,10 @@ fn time(member: &Member, own: &MemberFacts, facts: &Facts) -> Option<Refusal> {
     if let Some(bears) = own.liveness
         && predicted.saturating_mul(LIVENESS_SHARE) > bears
     {
-        return Some(Refusal::Liveness { predicted, bears });
+        return Some(Refusal::LivenessTooShort { predicted, bears });
     }
     let timeout = facts.settings.timeout;
-    (predicted > timeout).then_some(Refusal::Timeout { predicted, timeout })
+    (predicted > timeout).then_some(Refusal::TooLong { predicted, timeout })
 }
 
 /// The time that a defragmentation will take: in proportion to the bytes in use, at the speed of

@@ -16,7 +16,6 @@ const AFTER_NO_GAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The reason why a member is due. `Display` completes the sentence "the member is due: …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Due {
     /// A NOSPACE alarm stands, whoever raised it, so the cluster refuses writes. The member is one
     /// that holds it up, and a defragmentation brings it below the limit at which the alarm can be

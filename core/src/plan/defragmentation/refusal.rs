@@ -8,8 +8,9 @@ use crate::quorum::PodName;
 
 /// The reason why a member that is due is not defragmented now, with its numbers. `Display` is a
 /// sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 pub enum Refusal {
     /// A reason that holds back other work of the gate, too.
     #[display("{_0}")]
@@ -29,7 +30,7 @@ pub enum Refusal {
     },
     /// The window is closed.
     #[display("the window is closed")]
-    Window,
+    OutsideWindow,
     /// Not all voters serve.
     #[display("{serving} of {voters} voters serve, and all have to")]
     NotAllServing {
@@ -60,7 +61,7 @@ pub enum Refusal {
     },
     /// A member is behind the leader.
     #[display("{}", lag(member, *behind, *most))]
-    Lag {
+    Behind {
         /// The name of the member.
         member: String,
         /// The entries that it is behind. `None` if that is not known.
@@ -102,7 +103,7 @@ pub enum Refusal {
     },
     /// The liveness probe would end the member before the defragmentation does.
     #[display("it would not answer for about {} s, and its liveness probe bears {} s, of which a third is used at most", predicted.as_secs(), bears.as_secs())]
-    Liveness {
+    LivenessTooShort {
         /// The predicted time.
         predicted: Duration,
         /// The time that the probe bears.
@@ -110,7 +111,7 @@ pub enum Refusal {
     },
     /// The defragmentation would take longer than the settings allow.
     #[display("it would take about {} s, and spec.defragmentation.timeout is {} s", predicted.as_secs(), timeout.as_secs())]
-    Timeout {
+    TooLong {
         /// The predicted time.
         predicted: Duration,
         /// The longest time.

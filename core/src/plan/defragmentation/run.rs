@@ -209,7 +209,7 @@ fn not_by_itself(due: Due, facts: &Facts) -> Option<Refusal> {
     if let Some(schedule) = facts.other_schedule.clone() {
         return Some(Refusal::OtherSchedule { schedule });
     }
-    (!facts.in_window && !due.is_urgent()).then_some(Refusal::Window)
+    (!facts.in_window && !due.is_urgent()).then_some(Refusal::OutsideWindow)
 }
 
 /// The follower that takes leadership over from the member in `pod`. `None` if that member does

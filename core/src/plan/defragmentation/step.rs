@@ -32,7 +32,6 @@ pub enum Next {
 
 /// A step of a run. `Display` is a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// Take a grant of the kind [`Permitted::Defragment`](crate::quorum::Permitted::Defragment), by
     /// compare-and-swap at the ledger that this judgement read.

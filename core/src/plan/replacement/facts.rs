@@ -186,7 +186,6 @@ pub struct Record {
 /// The proof that a member's data is lost. `Display` completes the sentence "the member is
 /// replaced: …".
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
 pub enum Proof {
     /// The claim or its volume is gone.
     #[display("its claim or its volume is gone")]

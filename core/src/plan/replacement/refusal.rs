@@ -4,8 +4,9 @@ use super::super::hindrance::Hindrance;
 use crate::quorum::Comparison;
 
 /// The reason why a member is not replaced now, or not further. `Display` is a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 pub enum Refusal {
     /// A reason that holds back other work of the gate, too.
     #[display("{_0}")]
@@ -127,6 +128,7 @@ pub enum Refusal {
     NoTrace,
     /// The member's peer URLs are not known, so it could not be added again.
     #[display("its peer URLs are not known")]
+    #[strum(serialize = "PeerURLsUnknown")]
     PeerUrlsUnknown,
     /// The member leads, and no other can take over.
     #[display("it leads, and no other member can take over")]

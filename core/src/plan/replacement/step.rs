@@ -28,7 +28,6 @@ pub enum Next {
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
-#[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// 1: take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and
     /// write the record, in one compare-and-swap at the ledger that this judgement read.

@@ -72,14 +72,14 @@ fn drain(n: u32) -> Disruption {
 fn the_claim_of_a_serving_member_is_not_deleted() {
     let verdict = ask(&cluster(3, &[]), &Grants::default(), 1);
     assert!(matches!(verdict, Verdict::Deny(_)));
-    assert_eq!(slug(&verdict), "claim-in-use");
+    assert_eq!(slug(&verdict), "ClaimInUse");
 }
 
 #[test]
 fn the_claim_of_a_dead_member_goes_while_the_others_make_the_majority() {
     assert_eq!(
         slug(&ask(&cluster(3, &[2]), &Grants::default(), 2)),
-        "majority"
+        "Majority"
     );
     let going = Permitted::Delete {
         uid: "uid-1".into(),
@@ -105,7 +105,7 @@ fn the_last_good_copy_stays_also_in_hibernation() {
     asleep.pods.clear();
     asleep.round.probes.clear();
     asleep.circumstances.teardown = Some(Teardown::Hibernation);
-    assert_eq!(slug(&ask(&asleep, &Grants::default(), 0)), "last-copy");
+    assert_eq!(slug(&ask(&asleep, &Grants::default(), 0)), "LastCopy");
 }
 
 #[test]
@@ -117,19 +117,19 @@ fn a_teardown_an_override_and_what_is_foreign_always_pass() {
     };
     assert_eq!(
         with(&|c| c.teardown = Some(Teardown::Namespace)),
-        "teardown"
+        "Teardown"
     );
-    assert_eq!(with(&|c| c.teardown = Some(Teardown::Owner)), "teardown");
-    assert_eq!(with(&|c| c.scope = Scope::Foreign), "foreign");
+    assert_eq!(with(&|c| c.teardown = Some(Teardown::Owner)), "Teardown");
+    assert_eq!(with(&|c| c.scope = Scope::Foreign), "Foreign");
     let overridden = Override {
         on: OverrideOn::Budget,
         until: String::new(),
     };
     assert_eq!(
         with(&|c| c.valid_override = Some(overridden.clone())),
-        "override"
+        "Override"
     );
-    assert_eq!(with(&|c| c.scope = Scope::NoLedger), "no-ledger");
+    assert_eq!(with(&|c| c.scope = Scope::NoLedger), "NoLedger");
 }
 
 #[test]
@@ -141,23 +141,23 @@ fn a_claim_that_is_terminating_or_another_passes() {
         terminating: true,
         ..deletion(1)
     };
-    assert_eq!(ask(&terminating), "terminating");
+    assert_eq!(ask(&terminating), "Terminating");
     let other = ClaimDeletion {
         other_uid: true,
         ..deletion(1)
     };
-    assert_eq!(ask(&other), "wrong-incarnation");
+    assert_eq!(ask(&other), "WrongIncarnation");
     let nobodys = ClaimDeletion {
         members: vec![],
         ..deletion(1)
     };
-    assert_eq!(ask(&nobodys), "foreign");
+    assert_eq!(ask(&nobodys), "Foreign");
 }
 
 #[test]
 fn the_claim_of_a_removed_member_goes() {
     let verdict = ask(&cluster(3, &[]), &Grants::default(), 3);
-    assert_eq!(slug(&verdict), "not-a-member");
+    assert_eq!(slug(&verdict), "NotAMember");
 }
 
 #[test]
@@ -173,14 +173,14 @@ fn a_replacement_of_the_gate_takes_the_claim_of_a_serving_member() {
         actor: Actor::Gate,
         ..deletion(1)
     };
-    assert_eq!(slug(&decide_claim(&snapshot, &replace, &own)), "majority");
+    assert_eq!(slug(&decide_claim(&snapshot, &replace, &own)), "Majority");
     assert_eq!(
         slug(&decide_claim(&snapshot, &replace, &deletion(1))),
-        "claim-in-use"
+        "ClaimInUse"
     );
     assert_eq!(
         slug(&decide_claim(&snapshot, &Grants::default(), &own)),
-        "claim-in-use"
+        "ClaimInUse"
     );
 }
 
@@ -190,7 +190,7 @@ fn a_claim_waits_while_the_ledger_is_untrusted_or_shared() {
     untrusted.circumstances.ledger = Trust::Untrusted { remaining: None };
     assert_eq!(
         slug(&ask(&untrusted, &Grants::default(), 2)),
-        "ledger-untrusted"
+        "LedgerUntrusted"
     );
     let mut shared = cluster(3, &[2]);
     shared.expected.voters = 3;
@@ -211,14 +211,14 @@ fn a_pod_whose_claim_terminates_is_judged_by_its_data() {
             &drain(n),
         ))
     };
-    assert_eq!(ask(&cluster(3, &[]), 1), "majority");
+    assert_eq!(ask(&cluster(3, &[]), 1), "Majority");
     // Without its data the only member of a cluster is lost, whatever the policy says.
-    assert_eq!(ask(&cluster(1, &[]), 0), "last-copy");
+    assert_eq!(ask(&cluster(1, &[]), 0), "LastCopy");
     // A dead member costs nothing, but its data may be needed.
-    assert_ne!(ask(&cluster(3, &[0, 1]), 0), "costs-nothing");
+    assert_ne!(ask(&cluster(3, &[0, 1]), 0), "CostsNothing");
     let mut torn_down = cluster(1, &[]);
     torn_down.circumstances.teardown = Some(Teardown::Namespace);
-    assert_eq!(ask(&torn_down, 0), "teardown");
+    assert_eq!(ask(&torn_down, 0), "Teardown");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_claim_that_several_members_share_stays_while_one_serves_and_as_the_last_cop
         said.starts_with("etcd-1, etcd-2 serve from the volume of etcd-shared"),
         "{said}"
     );
-    assert_eq!(slug(&shared(&[0, 1, 2])), "last-copy");
+    assert_eq!(slug(&shared(&[0, 1, 2])), "LastCopy");
 }
 
 #[test]
@@ -383,13 +383,13 @@ fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
         slug(&decide_claim(&snapshot, &Grants::default(), &deletion))
     };
     let mut observation = cluster(3, &[]);
-    assert_eq!(collected(&observation, 2), "claim-in-use");
+    assert_eq!(collected(&observation, 2), "ClaimInUse");
     observation.pods.pop();
     observation.round.probes.pop();
-    assert_eq!(collected(&observation, 2), "teardown");
+    assert_eq!(collected(&observation, 2), "Teardown");
     let mut torn_down = cluster(3, &[]);
     torn_down.circumstances.teardown = Some(Teardown::StatefulSet);
-    assert_eq!(collected(&torn_down, 2), "teardown");
+    assert_eq!(collected(&torn_down, 2), "Teardown");
 }
 
 #[test]
@@ -458,7 +458,7 @@ fn of_one_or_two_members_with_their_data_in_pods_none_goes_and_the_refusal_says_
         let Verdict::Deny(reason) = of(DataInPods::Replace) else {
             panic!("{members}: {:?}", of(DataInPods::Replace));
         };
-        assert_eq!(reason.slug(), "only-data-in-pod");
+        assert_eq!(reason.slug(), "OnlyDataInPod");
         let says = format!(
             "a cluster of {members} cannot bring it back; save a snapshot, and set spec.dataProtection.ephemeral: Allow"
         );
@@ -472,7 +472,7 @@ fn of_one_or_two_members_with_their_data_in_pods_none_goes_and_the_refusal_says_
 fn a_claim_may_be_that_of_a_listed_member_whose_pod_nobody_knows() {
     let observation = example::without_last_pod_and_names("etcd", 3);
     let verdict = ask(&observation, &Grants::default(), 2);
-    assert_ne!(slug(&verdict), "not-a-member");
+    assert_ne!(slug(&verdict), "NotAMember");
     assert!(!matches!(verdict, Verdict::Allow(Permission::Waived(_))));
 }
 
@@ -504,7 +504,7 @@ fn the_claim_of_a_pod_that_waits_for_a_node_goes_only_with_its_member() {
     let Verdict::Deny(reason) = asked(true, Actor::Stranger) else {
         panic!("the pod starts empty")
     };
-    assert_eq!(reason.slug(), "claim-awaited");
+    assert_eq!(reason.slug(), "ClaimAwaited");
     let said = reason.to_string();
     assert!(said.contains("qdb etcd quorumgate.io/replace="), "{said}");
 }
@@ -520,9 +520,9 @@ fn the_claim_of_a_member_that_restarts_stays_like_that_of_one_that_serves() {
         observation.pods[2].containers = containers;
         let verdict = ask(&observation, &Grants::default(), 2);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
-        assert_eq!(slug(&verdict), "claim-awaited");
+        assert_eq!(slug(&verdict), "ClaimAwaited");
     }
     observation.pods[2].terminating = true;
     let verdict = ask(&observation, &Grants::default(), 2);
-    assert_eq!(slug(&verdict), "claim-awaited");
+    assert_eq!(slug(&verdict), "ClaimAwaited");
 }

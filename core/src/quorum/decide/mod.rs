@@ -75,7 +75,7 @@ const MEMBERS: [Rule; 6] = [
 /// let deletion = Permitted::Delete { uid: "uid-1".into(), rollout: false };
 /// let one = none.issue(&"etcd-main-1".into(), deletion, "anna".into(), String::new());
 /// let Verdict::Wait(reason) = decide(&cluster, &one, &drain) else { panic!() };
-/// assert_eq!(reason.slug(), "no-headroom");
+/// assert_eq!(reason.slug(), "NoHeadroom");
 /// ```
 pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> Verdict {
     let name = &disruption.target.name;

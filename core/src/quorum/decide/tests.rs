@@ -209,7 +209,7 @@ fn rule_4_a_request_for_another_incarnation_passes() {
         judge(&o, &none, &for_uid("uid-before")),
         waived(Waiver::WrongIncarnation)
     );
-    assert_waits(&judge(&o, &none, &for_uid("uid-0")), "quorum-lost");
+    assert_waits(&judge(&o, &none, &for_uid("uid-0")), "QuorumLost");
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn rule_5_force_needs_proof_that_the_pod_cannot_run_on() {
         forced(Node::NotReady),
         Verdict::Deny(Reason::AtMostOnce { .. })
     ));
-    assert_waits(&forced(Node::Unread), "unavailable");
+    assert_waits(&forced(Node::Unread), "Unavailable");
     for passes in [Node::Ready, Node::OutOfService, Node::Gone] {
         assert!(matches!(forced(passes), Verdict::Allow(_)), "{passes:?}");
     }
@@ -254,7 +254,7 @@ fn rule_6_an_override_is_for_others_never_for_the_gates_own_steps() {
         until: String::new(),
     });
     assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::Override));
-    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "QuorumLost");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
     let free = Verdict::Allow(Permission::Grant(Basis::CostsNothing));
     assert_eq!(with_open(&[]), free);
     assert_eq!(with_open(&[0]), free);
-    assert_waits(&with_open(&[0, 1]), "may-complete");
+    assert_waits(&with_open(&[0, 1]), "MayComplete");
 }
 
 #[test]
@@ -356,14 +356,14 @@ fn rule_8_a_cluster_with_two_budgets_waits() {
     // m-2 belongs in a pod of this set that does not exist, so it may run elsewhere.
     let mut o = without_its_pod();
     o.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
-    assert_waits(&verdict(&o, Kind::Evict, 1), "shared-cluster");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "SharedCluster");
 
     let mut unread = healthy(3);
     for n in 0..3 {
         silent(&mut unread, n, Unanswered::Deadline);
     }
     unread.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
-    assert_waits(&verdict(&unread, Kind::Evict, 1), "shared-cluster");
+    assert_waits(&verdict(&unread, Kind::Evict, 1), "SharedCluster");
 }
 
 /// A cluster id in the status of another budget proves nothing: anybody can write one, or have an
@@ -391,14 +391,14 @@ fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay(
             silent(&mut o, n, Unanswered::Refused);
         }
         for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
-            assert_waits(&verdict(&o, kind, 2), "no-evidence");
+            assert_waits(&verdict(&o, kind, 2), "NoEvidence");
         }
         // Readiness fails for another reason, of one member or of all.
         for n in [1, 0, 2] {
             o.formed = Snapshot::assemble(&o).formed;
             o.pods[n].etcd_ready = false;
             for kind in [Kind::Delete, Kind::RolloutStep] {
-                assert_waits(&verdict(&o, kind, 1), "no-evidence");
+                assert_waits(&verdict(&o, kind, 1), "NoEvidence");
             }
         }
     }
@@ -415,7 +415,7 @@ fn a_way_by_which_nobody_answers_proves_nothing_about_a_cluster_that_worked() {
         let mut condition = Vec::new();
         for n in 0..voters {
             for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
-                assert_waits(&verdict(&o, kind, n), "no-evidence");
+                assert_waits(&verdict(&o, kind, n), "NoEvidence");
             }
             let snapshot = Snapshot::assemble(&o);
             condition.extend(snapshot.members.into_iter().map(|m| m.condition));
@@ -428,14 +428,14 @@ fn a_way_by_which_nobody_answers_proves_nothing_about_a_cluster_that_worked() {
         // One that was deleted all the same runs again, and takes no part yet.
         o.pods[0].uid = "uid-next".into();
         o.round.probes[0].target = Target::Pod("uid-next".into());
-        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+        assert_waits(&verdict(&o, Kind::Delete, 1), "NoEvidence");
         // A last one that is called ready, or that is silent, makes no difference.
         let last = o.pods.len() - 1;
         silent(&mut o, last, Unanswered::Deadline);
-        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+        assert_waits(&verdict(&o, Kind::Delete, 1), "NoEvidence");
         o.pods[last].etcd_ready = true;
         silent(&mut o, last, Unanswered::Refused);
-        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+        assert_waits(&verdict(&o, Kind::Delete, 1), "NoEvidence");
     }
 }
 
@@ -455,8 +455,8 @@ fn what_the_kubernetes_api_says_by_itself_needs_no_proven_way() {
         assert_eq!(Snapshot::assemble(&o).members[n].process, process, "m-{n}");
     }
     // The two others may serve, and with one more they make the majority.
-    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
-    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "MayComplete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "MayComplete");
     for n in [0, 1] {
         let step = verdict(&o, Kind::RolloutStep, n);
         assert_eq!(step, based(Basis::CostsNothing), "its delete is fenced");
@@ -502,8 +502,8 @@ fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
         o.pods[n].etcd_ready = false;
     }
     o.pods[2].containers = Containers::Creating;
-    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
-    assert_waits(&verdict(&o, Kind::Delete, 2), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "NoEvidence");
+    assert_waits(&verdict(&o, Kind::Delete, 2), "MayComplete");
     o.formed = false;
     assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
     assert!(matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)));
@@ -524,8 +524,8 @@ fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_form
     o.formed = Snapshot::assemble(&o).formed;
     o.pods[0].etcd_ready = false;
     o.pods[2].containers = Containers::Creating;
-    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
-    assert_waits(&verdict(&o, Kind::Delete, 2), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "NoEvidence");
+    assert_waits(&verdict(&o, Kind::Delete, 2), "MayComplete");
 }
 
 #[test]
@@ -534,7 +534,7 @@ fn rule_14_an_only_pod_is_no_only_member_while_external_ones_are_on_record() {
     silent(&mut o, 0, Unanswered::Deadline);
     assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
     o.recorded_externals = 2;
-    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "NoEvidence");
 }
 
 #[test]
@@ -546,7 +546,7 @@ fn rule_15_two_pods_with_a_cluster_of_their_own_are_no_majority_of_five_voters()
         let own = probe.members.as_mut().unwrap();
         own.retain(|listed| listed.name != "m-2");
     }
-    assert_waits(&verdict(&o, Kind::Delete, 2), "no-headroom");
+    assert_waits(&verdict(&o, Kind::Delete, 2), "NoHeadroom");
     o.recorded_cluster = o.round.probes[0].status.as_ref().ok().map(|s| s.cluster_id);
     assert!(
         matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)),
@@ -571,7 +571,7 @@ fn rule_12_reckons_with_the_listed_voters_where_external_ones_are_in_doubt() {
     ));
     o.pods.push(fourth);
     o.pods[1].etcd_ready = false;
-    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "MayComplete");
 }
 
 #[test]
@@ -593,9 +593,9 @@ fn rule_9_an_untrusted_ledger_lets_only_members_go_that_are_dead_for_good() {
     o.circumstances.ledger = Trust::Untrusted {
         remaining: Some(Duration::from_secs(7)),
     };
-    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-untrusted");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "LedgerUntrusted");
     crashed(&mut o, 1);
-    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-untrusted");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "LedgerUntrusted");
     o.pods[1].node = Node::Gone;
     assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
 }
@@ -604,12 +604,12 @@ fn rule_9_an_untrusted_ledger_lets_only_members_go_that_are_dead_for_good() {
 fn rule_10_an_eviction_that_a_disruption_budget_refuses_takes_no_grant() {
     let mut o = healthy(3);
     o.circumstances.disruption_budget = EvictionBudget::Refuses { name: "m".into() };
-    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "DisruptionBudget");
     assert!(matches!(verdict(&o, Kind::Delete, 1), Verdict::Allow(_)));
     o.circumstances.disruption_budget = EvictionBudget::Several {
         names: vec!["m".into(), "n".into()],
     };
-    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "DisruptionBudget");
 }
 
 #[test]
@@ -618,10 +618,10 @@ fn rule_11_a_learner_goes_while_one_more_voter_could_be_borne() {
     learner(&mut o, 3);
     assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
     crashed(&mut o, 1);
-    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    assert_waits(&verdict(&o, Kind::Evict, 3), "Learner");
     let deadline = o.policy.progress_deadline;
     o.learners_stuck_for = BTreeMap::from([(MemberId(4), deadline)]);
-    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    assert_waits(&verdict(&o, Kind::Evict, 3), "Learner");
     assert_eq!(verdict(&o, Kind::RolloutStep, 3), based(Basis::Learner));
     o.learners_stuck_for.clear();
     crashed(&mut o, 3);
@@ -639,7 +639,7 @@ fn rule_11_a_learner_that_catches_up_stays_while_another_is_stuck() {
         (MemberId(5), o.policy.progress_deadline),
     ]);
     assert_eq!(verdict(&o, Kind::RolloutStep, 4), based(Basis::Learner));
-    assert_waits(&verdict(&o, Kind::RolloutStep, 3), "learner");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 3), "Learner");
 }
 
 #[test]
@@ -653,7 +653,7 @@ fn rule_12_a_member_that_is_down_is_free_while_a_majority_is_out_of_reach() {
 #[test]
 fn rule_12_one_that_may_complete_the_majority_waits_for_proof_or_for_the_gate() {
     let mut o = quorum_lost();
-    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "MayComplete");
     assert_eq!(
         verdict(&o, Kind::RolloutStep, 1),
         based(Basis::CostsNothing)
@@ -682,7 +682,7 @@ fn rule_12_those_that_could_not_be_asked_may_serve() {
     silent(&mut o, 0, Unanswered::Deadline);
     silent(&mut o, 2, Unanswered::Deadline);
     crashed(&mut o, 1);
-    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "MayComplete");
 }
 
 #[test]
@@ -691,23 +691,23 @@ fn rule_12_one_that_defragments_may_serve_a_moment_later() {
     silent(&mut o, 2, Unanswered::Defragmenting);
     crashed(&mut o, 1);
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "MayComplete");
 }
 
 #[test]
 fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
     let mut o = quorum_lost();
-    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Evict, 0), "QuorumLost");
     o.quorum_lost_for = Some(
         o.policy
             .quorum_loss_grace
             .saturating_sub(Duration::from_secs(1)),
     );
-    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "QuorumLost");
     o.quorum_lost_for = Some(o.policy.quorum_loss_grace);
     assert_eq!(verdict(&o, Kind::RolloutStep, 0), based(Basis::Repair));
-    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
-    assert_waits(&verdict(&o, Kind::Defragment, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Evict, 0), "QuorumLost");
+    assert_waits(&verdict(&o, Kind::Defragment, 0), "QuorumLost");
 }
 
 #[test]
@@ -717,7 +717,7 @@ fn rule_13_where_one_still_served_quorum_was_not_lost_for_long() {
     crashed(&mut o, 2);
     o.quorum_lost_for = Some(Duration::from_hours(1));
     assert!(Snapshot::assemble(&o).quorum_lost);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "QuorumLost");
 }
 
 #[test]
@@ -726,15 +726,15 @@ fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_b
     o.update_revision = Some("new".into());
     o.pods[2].revision = Some("new".into());
     silent(&mut o, 2, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "NoHeadroom");
     o.proceed_without_quorum = Some("another".into());
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "NoHeadroom");
     o.proceed_without_quorum = Some("new".into());
     assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::Proceed));
-    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
-    assert_waits(&verdict(&o, Kind::Defragment, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "NoHeadroom");
+    assert_waits(&verdict(&o, Kind::Defragment, 1), "NoHeadroom");
     let alone = judge(&o, &granted(&[0]), &ask(Kind::RolloutStep, 1));
-    assert_waits(&alone, "no-headroom");
+    assert_waits(&alone, "NoHeadroom");
     let mut sound = o.clone();
     sound.round = healthy(3).round;
     assert!(
@@ -745,7 +745,7 @@ fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_b
         "nobody has to accept anything while the others make the majority"
     );
     o.pods[1].revision = Some("new".into());
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "NoHeadroom");
 }
 
 #[test]
@@ -754,7 +754,7 @@ fn rule_13_never_rests_on_readiness() {
     o.policy.evidence = EvidenceMode::Readiness;
     o.quorum_lost_for = Some(Duration::from_hours(1));
     o.pods.iter_mut().for_each(|pod| pod.etcd_ready = false);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-headroom");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "NoHeadroom");
 }
 
 #[test]
@@ -762,7 +762,7 @@ fn rule_13_all_unknown_is_no_lost_quorum() {
     let mut o = healthy(3);
     (0..3).for_each(|n| silent(&mut o, n, Unanswered::Deadline));
     o.quorum_lost_for = Some(Duration::from_hours(1));
-    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-evidence");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "NoEvidence");
 }
 
 /// Members up to etcd 3.5 that were restarted without a quorum: they listen, and answer nothing.
@@ -786,7 +786,7 @@ fn mute(voters: u32) -> Observation {
 fn rule_13_a_rollout_repairs_members_that_all_listen_and_never_answer() {
     let repair = based(Basis::Repair);
     assert_eq!(verdict(&mute(3), Kind::RolloutStep, 1), repair);
-    assert_waits(&verdict(&mute(3), Kind::Delete, 1), "mute");
+    assert_waits(&verdict(&mute(3), Kind::Delete, 1), "Mute");
     let waits = |change: fn(&mut Observation)| {
         let mut o = mute(3);
         change(&mut o);
@@ -810,9 +810,9 @@ fn rule_13_a_rollout_repairs_members_that_all_listen_and_never_answer() {
     waits(|o| {
         o.pods.pop();
     });
-    assert_waits(&verdict(&mute(2), Kind::RolloutStep, 1), "mute");
+    assert_waits(&verdict(&mute(2), Kind::RolloutStep, 1), "Mute");
     let beside_another = judge(&mute(3), &granted(&[0]), &ask(Kind::RolloutStep, 1));
-    assert_waits(&beside_another, "mute");
+    assert_waits(&beside_another, "Mute");
 }
 
 #[test]
@@ -820,27 +820,24 @@ fn rule_14_one_member_goes_by_its_policy() {
     let mut o = healthy(1);
     assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::SingleMember));
     o.policy.single_member = SmallCluster::AllowRollout;
-    assert_waits(&verdict(&o, Kind::Evict, 0), "too-small");
+    assert_waits(&verdict(&o, Kind::Evict, 0), "TooSmall");
     assert_eq!(
         verdict(&o, Kind::RolloutStep, 0),
         based(Basis::SingleMember)
     );
     o.policy.single_member = SmallCluster::Never;
-    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "too-small");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "TooSmall");
 }
 
 #[test]
 fn rule_14_one_of_two_goes_by_its_policy_while_the_other_serves() {
     let mut o = healthy(2);
-    assert_waits(&verdict(&o, Kind::Evict, 1), "too-small");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "TooSmall");
     assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::TwoMembers));
     let other = granted(&[0]);
-    assert_waits(
-        &judge(&o, &other, &ask(Kind::RolloutStep, 1)),
-        "no-headroom",
-    );
+    assert_waits(&judge(&o, &other, &ask(Kind::RolloutStep, 1)), "NoHeadroom");
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "NoHeadroom");
 }
 
 #[test]
@@ -858,7 +855,7 @@ fn rule_15_the_others_make_the_majority() {
     );
     assert_waits(
         &judge(&o, &granted(&[2]), &ask(Kind::Evict, 1)),
-        "no-headroom",
+        "NoHeadroom",
     );
 }
 
@@ -867,7 +864,7 @@ fn rule_15_keeps_the_majority_of_one_more_after_a_scale_out() {
     let mut o = healthy(3);
     o.replicas = 5;
     o.scaled_out_for = Some(Duration::from_secs(1));
-    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "NoHeadroom");
     o.scaled_out_for = Some(o.policy.scale_out_grace);
     assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
 }
@@ -904,7 +901,7 @@ fn a_pod_that_nobody_knows_counts_as_an_unknown_voter() {
     crashed(&mut o, 0);
     crashed(&mut o, 1);
     leaderless(&mut o, 2);
-    assert_waits(&verdict(&o, Kind::Evict, 7), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Evict, 7), "QuorumLost");
 }
 
 #[test]
@@ -921,13 +918,13 @@ fn a_voter_without_a_pod_never_started_only_where_it_published_nothing() {
             change(&mut probe.members.as_mut().unwrap()[2]);
         }
     };
-    assert_eq!(why(&o), "no-pod");
+    assert_eq!(why(&o), "NoPod");
     lists(&mut o, |listed| listed.client_urls.clear());
-    assert_eq!(why(&o), "no-pod");
+    assert_eq!(why(&o), "NoPod");
     lists(&mut o, |listed| listed.name.clear());
-    assert_eq!(why(&o), "unstarted");
+    assert_eq!(why(&o), "Unstarted");
     lists(&mut o, |listed| "elsewhere".clone_into(&mut listed.name));
-    assert_eq!(why(&o), "elsewhere");
+    assert_eq!(why(&o), "Elsewhere");
 }
 
 /// A cluster of three voters. The last one has no pod and answers at its client URL.
@@ -940,7 +937,7 @@ fn without_its_pod() -> Observation {
 
 #[test]
 fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
-    assert_waits(&verdict(&without_its_pod(), Kind::Delete, 1), "no-headroom");
+    assert_waits(&verdict(&without_its_pod(), Kind::Delete, 1), "NoHeadroom");
     // A member whose name no pod of the set can have is external, and may serve.
     let mut external = without_its_pod();
     for probe in &mut external.round.probes {
@@ -953,7 +950,7 @@ fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
     assert_eq!(verdict(&external, Kind::Delete, 1), two_left);
     // A record of its pod in the budget outweighs the name.
     external.recorded_pods = [(MemberId(3), "m-2".into())].into();
-    assert_waits(&verdict(&external, Kind::Delete, 1), "no-headroom");
+    assert_waits(&verdict(&external, Kind::Delete, 1), "NoHeadroom");
 }
 
 #[test]
@@ -992,7 +989,7 @@ fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
     let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
     assert_eq!(open, based(Basis::CostsNothing));
     let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
-    assert_waits(&with_one, "may-complete");
+    assert_waits(&with_one, "MayComplete");
     let step = judge(&o, &granted(&[2]), &ask(Kind::RolloutStep, 1));
     assert_eq!(step, based(Basis::CostsNothing));
 }
@@ -1004,7 +1001,7 @@ fn rule_12_no_member_that_runs_and_does_not_listen_is_sure_to_listen() {
     let mut o = none_listens(5);
     o.round.probes[0] = healthy(5).round.probes.remove(0);
     leaderless(&mut o, 0);
-    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "MayComplete");
     let step = verdict(&o, Kind::RolloutStep, 1);
     assert_eq!(step, based(Basis::CostsNothing), "no other has a quorum");
 }
@@ -1019,7 +1016,7 @@ fn rule_12_one_without_a_pod_that_refuses_may_listen_a_moment_later() {
     // While m-0 counts, each of the other two would make the majority with it. Once m-0 is
     // terminating, a majority needs both of them.
     o.pods[0].terminating = true;
-    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "MayComplete");
     assert_eq!(
         verdict(&o, Kind::RolloutStep, 1),
         based(Basis::CostsNothing)
@@ -1031,11 +1028,11 @@ fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
     let mut o = none_listens(3);
     // m-0 has been repaired. It waits for its peers, and serves nobody before it has found them.
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "NoEvidence");
     o.expected.voters = 0;
     assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
     let second = judge(&o, &granted(&[1]), &ask(Kind::Delete, 2));
-    assert_waits(&second, "may-complete");
+    assert_waits(&second, "MayComplete");
 }
 
 #[test]
@@ -1044,19 +1041,19 @@ fn rule_12_one_that_does_not_listen_stays_even_for_a_step_while_others_may_have_
     about_to_listen(&mut o, 1);
     crashed(&mut o, 2);
     for kind in [Kind::Delete, Kind::RolloutStep] {
-        assert_waits(&verdict(&o, kind, 1), "may-complete");
+        assert_waits(&verdict(&o, kind, 1), "MayComplete");
     }
     assert_eq!(
         verdict(&o, Kind::RolloutStep, 2),
         based(Basis::CostsNothing)
     );
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-evidence");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "NoEvidence");
     let mut lost = healthy(3);
     leaderless(&mut lost, 0);
     about_to_listen(&mut lost, 1);
     crashed(&mut lost, 2);
-    assert_waits(&verdict(&lost, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&lost, Kind::Delete, 1), "MayComplete");
     assert_eq!(
         verdict(&lost, Kind::RolloutStep, 1),
         based(Basis::CostsNothing)
@@ -1069,12 +1066,12 @@ fn a_port_that_refuses_proves_nothing_where_the_node_is_silent_or_time_ran_out()
     for pod in &mut o.pods {
         pod.node = Node::NotReady;
     }
-    assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "NoEvidence");
     let mut slow = none_listens(3);
     for n in 0..3 {
         silent(&mut slow, n, Unanswered::Deadline);
     }
-    assert_waits(&verdict(&slow, Kind::Delete, 1), "no-evidence");
+    assert_waits(&verdict(&slow, Kind::Delete, 1), "NoEvidence");
 }
 
 #[test]
@@ -1089,5 +1086,5 @@ fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
     assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
     // The last report of a node that is not Ready proves nothing.
     o.pods[1].node = Node::NotReady;
-    assert_waits(&verdict(&o, Kind::Delete, 1), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "QuorumLost");
 }

@@ -7,11 +7,11 @@ fn scenario_1_one_pod_does_not_participate() {
     let scene = Scene::of(3).with("a", crashed).led_by("c");
     assert_eq!(scene.says(), "delete a: it is outdated and is dead");
     let scene = scene.with("a", missing);
-    assert_eq!(scene.says(), "wait missing-pods");
+    assert_eq!(scene.says(), "wait MissingPods");
     let back = |state: fn(&mut crate::world::Inhabitant)| {
         Scene::of(3).updated("a").with("a", state).led_by("c")
     };
-    assert_eq!(back(starting).says(), "wait updated-members");
+    assert_eq!(back(starting).says(), "wait UpdatedMembers");
     assert_eq!(back(|_| {}).says(), "delete b: it is an outdated follower");
 }
 
@@ -30,7 +30,7 @@ fn scenario_2_another_fails_in_the_middle() {
     let both = middle.updated("b").with("ab", hung);
     assert_eq!(
         both.says(),
-        "wait permission",
+        "wait Permission",
         "nobody knows that quorum is lost for good"
     );
     let alone = both
@@ -54,7 +54,7 @@ fn scenario_3_quorum_is_lost_for_good() {
     let two = one.updated("a").with("a", missing);
     assert_eq!(
         two.says(),
-        "wait missing-pods",
+        "wait MissingPods",
         "the last one alive stays until a new one runs"
     );
     let leaving = lost_again().with("a", terminating);

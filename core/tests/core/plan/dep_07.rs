@@ -17,7 +17,7 @@ fn a_rolling_update_in_flight_is_continued() {
     let switched = Scene::of(3).updated("c");
     assert_eq!(switched.says(), "delete b: it is an outdated follower");
     let stalled = Scene::of(3).updated("c").with("c", starting);
-    assert_eq!(stalled.says(), "wait updated-members");
+    assert_eq!(stalled.says(), "wait UpdatedMembers");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_change_of_anything_but_the_template_starts_nothing() {
     let more = settled.in_world(|world| world.replicas = 5);
     assert_eq!(
         more.says(),
-        "wait joining",
+        "wait Joining",
         "what is missing is created by the StatefulSet controller"
     );
 }
@@ -42,15 +42,15 @@ fn a_change_of_anything_but_the_template_starts_nothing() {
 #[test]
 fn an_eviction_by_the_vertical_autoscaler_is_waited_for_and_starts_nothing() {
     let evicted = Scene::of(3).updated("abc").with("b", missing);
-    assert_eq!(evicted.says(), "wait missing-pods");
+    assert_eq!(evicted.says(), "wait MissingPods");
     let midway = Scene::of(3).updated("bc").with("b", starting);
-    assert_eq!(midway.says(), "wait updated-members");
+    assert_eq!(midway.says(), "wait UpdatedMembers");
 }
 
 #[test]
 fn a_recreated_member_that_cannot_come_back_holds_at_step_3() {
     let scene = Scene::of(3).updated("c").with("c", crashed);
-    assert_eq!(scene.says(), "wait updated-members");
+    assert_eq!(scene.says(), "wait UpdatedMembers");
 }
 
 #[test]

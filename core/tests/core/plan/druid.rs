@@ -24,9 +24,9 @@ fn a_member_on_a_dead_node_does_not_participate() {
                 m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Follower));
             })
             .in_world(|world| world.policy.evidence = mode);
-        assert_eq!(scene.says(), "wait evidence", "{mode:?}");
+        assert_eq!(scene.says(), "wait Evidence", "{mode:?}");
         let updated = scene.updated("c");
-        assert_eq!(updated.says(), "wait updated-members", "{mode:?}");
+        assert_eq!(updated.says(), "wait UpdatedMembers", "{mode:?}");
     }
 }
 
@@ -43,7 +43,7 @@ fn an_unschedulable_pod_goes_first_and_no_serving_one_beside_it() {
     };
     let scene = Scene::of(3).with("b", pending);
     assert_eq!(scene.says(), "delete b: it is outdated and is starting");
-    assert_eq!(scene.updated("b").says(), "wait updated-members");
+    assert_eq!(scene.updated("b").says(), "wait UpdatedMembers");
 }
 
 /// Defect 3: the pod of a compaction job carries the labels that the StatefulSet selects by.
@@ -72,7 +72,7 @@ fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
     let midway = scene.clone().updated("c").with("c", missing);
     assert_eq!(
         midway.says(),
-        "wait missing-pods",
+        "wait MissingPods",
         "it does not stand for the pod that is missing"
     );
     assert_eq!(scene.updated("abc").says(), "done");
@@ -86,7 +86,7 @@ fn a_member_that_died_just_now_does_not_participate() {
         member.pod_mut(|pod| pod.etcd_ready = false);
     };
     let scene = Scene::of(3).updated("c").with("c", just_died);
-    assert_eq!(scene.says(), "wait updated-members");
+    assert_eq!(scene.says(), "wait UpdatedMembers");
     let scene = Scene::of(3).with("b", just_died);
     assert!(scene.says().starts_with("delete b"), "{}", scene.says());
 }
@@ -99,8 +99,8 @@ fn a_cluster_that_serves_and_refuses_the_gate_keeps_every_member() {
     };
     let scene = Scene::of(3).with("a", refuses).with("b", refuses);
     let scene = scene.with("c", refuses);
-    assert_eq!(scene.says(), "wait evidence");
-    assert_eq!(scene.updated("c").says(), "wait evidence");
+    assert_eq!(scene.says(), "wait Evidence");
+    assert_eq!(scene.updated("c").says(), "wait Evidence");
 }
 
 /// Defect 5: one linearizable read says nothing about lag, alarms, or another cluster.
@@ -113,7 +113,7 @@ fn an_updated_member_participates_only_by_all_that_etcd_says() {
     ];
     for state in broken {
         let scene = Scene::of(3).updated("c").with("c", state);
-        assert_eq!(scene.says(), "wait updated-members");
+        assert_eq!(scene.says(), "wait UpdatedMembers");
     }
 }
 
@@ -121,13 +121,13 @@ fn an_updated_member_participates_only_by_all_that_etcd_says() {
 #[test]
 fn a_drain_in_flight_is_waited_for() {
     let scene = Scene::of(3).granted("b", false);
-    assert_eq!(scene.says(), "wait in-flight");
+    assert_eq!(scene.says(), "wait InFlight");
     let room = Scene::of(5)
         .granted("b", false)
         .wishing(|desired| desired.max_unavailable = MaxUnavailable::Members(2));
     assert_eq!(room.says(), "delete e: it is an outdated follower");
     let full = room.granted("c", false);
-    assert_eq!(full.says(), "wait in-flight");
+    assert_eq!(full.says(), "wait InFlight");
 }
 
 /// Defect 7: a quorum that is lost for a moment comes back by itself if the members that are alive
@@ -137,10 +137,10 @@ fn a_transient_loss_of_quorum_restarts_nobody() {
     let lost = Scene::of(3)
         .with("abc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(4)));
-    assert_eq!(lost.says(), "wait quorum-lost");
+    assert_eq!(lost.says(), "wait QuorumLost");
     assert_eq!(
         lost.in_world(|world| world.quorum_lost_for = None).says(),
-        "wait quorum-lost"
+        "wait QuorumLost"
     );
 }
 

@@ -40,12 +40,12 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
 #[test]
 fn a_number_of_replicas_that_no_cluster_can_have_is_waited_out() {
     let scene = Scene::of(3).in_world(|world| world.replicas = i32::MAX.unsigned_abs());
-    assert_eq!(scene.says(), "wait too-many-replicas");
+    assert_eq!(scene.says(), "wait TooManyReplicas");
     assert!(scene.waits_on().is_stuck());
     let told = scene.waits_on().to_string();
     assert!(told.contains("asks for 2147483647 replicas"), "{told}");
     let most = Scene::of(3).in_world(|world| world.replicas = 1000);
-    assert_ne!(most.says(), "wait too-many-replicas");
+    assert_ne!(most.says(), "wait TooManyReplicas");
 }
 
 #[test]

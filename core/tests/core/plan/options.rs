@@ -45,7 +45,7 @@ fn evict_healthy_waits_for_the_disruption_budget() {
         "a delete asks none"
     );
     let scene = scene.wishing(evict_healthy);
-    assert_eq!(scene.says(), "wait permission");
+    assert_eq!(scene.says(), "wait Permission");
     assert!(
         scene.waits_because().contains("etcd"),
         "{}",
@@ -63,7 +63,7 @@ fn evict_healthy_never_takes_the_leader_because_the_followers_are_refused() {
         .in_world(its_budget_refuses);
     assert_eq!(
         scene.says(),
-        "wait permission",
+        "wait Permission",
         "a would be deleted, and no budget is asked then"
     );
 }
@@ -196,14 +196,14 @@ fn a_step_has_one_word_for_what_it_does_and_one_for_why() {
         (step.action.slug(), step.because.slug())
     };
     let scene = Scene::of(3);
-    assert_eq!(words(&scene), ("delete", "serving"));
+    assert_eq!(words(&scene), ("Delete", "Serving"));
     let broken = scene.clone().with("b", crashed);
-    assert_eq!(words(&broken), ("delete", "non-serving"));
+    assert_eq!(words(&broken), ("Delete", "NonServing"));
     let sick = scene.clone().with("b", sick_sidecar).wishing(sidecar_first);
-    assert_eq!(words(&sick), ("delete", "sidecar-first"));
+    assert_eq!(words(&sick), ("Delete", "SidecarFirst"));
     let evicted = scene.wishing(evict_healthy);
-    assert_eq!(words(&evicted), ("evict", "serving"));
-    assert_eq!(words(&evicted.updated("bc")), ("move-leader", "serving"));
+    assert_eq!(words(&evicted), ("Evict", "Serving"));
+    assert_eq!(words(&evicted.updated("bc")), ("MoveLeader", "Serving"));
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn step_3_goes_on_past_an_updated_pod_that_a_sidecar_holds() {
     let hold = scene
         .clone()
         .wishing(|desired| desired.sidecars = Sidecars::Hold);
-    assert_eq!(hold.says(), "wait unready");
+    assert_eq!(hold.says(), "wait Unready");
     let etcd_too = scene.with("c", |m| m.pod_mut(|pod| pod.etcd_ready = false));
-    assert_eq!(etcd_too.says(), "wait unready");
+    assert_eq!(etcd_too.says(), "wait Unready");
 }

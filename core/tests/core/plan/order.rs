@@ -25,9 +25,9 @@ fn step_1_asks_for_revisions_only_not_for_health() {
 #[test]
 fn step_1_a_missing_pod_is_never_done() {
     let scene = Scene::of(3).updated("abc").with("c", missing);
-    assert_eq!(scene.says(), "wait missing-pods");
+    assert_eq!(scene.says(), "wait MissingPods");
     let scene = Scene::of(3).updated("abc").with("c", terminating);
-    assert_eq!(scene.says(), "wait in-flight");
+    assert_eq!(scene.says(), "wait InFlight");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn ordinals_may_start_anywhere() {
             .wishing(|desired| desired.first_ordinal = Ordinal(first))
     };
     assert_eq!(shifted(5).says(), "delete c: it is an outdated follower");
-    assert_eq!(shifted(0).says(), "wait missing-pods");
+    assert_eq!(shifted(0).says(), "wait MissingPods");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn step_2_with_quorum_lost_an_alive_one_waits_for_the_grace_period() {
             .with("abc", leaderless)
             .in_world(|world| world.quorum_lost_for = Some(minutes(for_minutes)))
     };
-    assert_eq!(lost(4).says(), "wait quorum-lost");
+    assert_eq!(lost(4).says(), "wait QuorumLost");
     assert_eq!(
         lost(4).waits_because(),
         "quorum is lost (0 of 3 voters serve) and may come back by itself; c is alive and stays until it has been lost for 300 s \
@@ -149,17 +149,17 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
         .with("c", crashed)
         .with("ab", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(60)));
-    assert_eq!(lost.says(), "wait updated-members");
+    assert_eq!(lost.says(), "wait UpdatedMembers");
     assert_eq!(
         lost.clone().out_for("c", minutes(10)).says(),
-        "wait overdue"
+        "wait Overdue"
     );
     // A container that crashes again and again runs every now and then.
     let briefly_up = lost.clone().with("c", |member| {
         member.silent(Unanswered::Refused);
         member.pod_mut(|pod| pod.containers = Containers::Running);
     });
-    assert_eq!(briefly_up.says(), "wait updated-members");
+    assert_eq!(briefly_up.says(), "wait UpdatedMembers");
     // Without a quorum a sound member does not answer either, but it keeps running.
     let up = briefly_up.with("c", |member| {
         member.silent(Unanswered::Deadline);
@@ -174,9 +174,9 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
 fn step_2_a_member_that_defragments_is_left_alone_until_it_is_done() {
     let defragments = |m: &mut crate::world::Inhabitant| m.silent(Unanswered::Defragmenting);
     let scene = Scene::of(3).with("c", defragments);
-    assert_eq!(scene.says(), "wait updated-members");
+    assert_eq!(scene.says(), "wait UpdatedMembers");
     let for_long = scene.out_for("c", minutes(10));
-    assert_eq!(for_long.says(), "wait updated-members");
+    assert_eq!(for_long.says(), "wait UpdatedMembers");
     let hangs = Scene::of(3).with("c", hung).out_for("c", minutes(10));
     assert!(hangs.says().starts_with("delete c"), "{}", hangs.says());
 }
@@ -228,7 +228,7 @@ fn step_2_a_learner_that_catches_up_is_not_replaced_for_another_that_is_stuck() 
         both.says(),
         "delete e: it is outdated and is a learner that makes no progress"
     );
-    assert_eq!(both.updated("e").says(), "wait learner");
+    assert_eq!(both.updated("e").says(), "wait Learner");
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn step_2_a_stuck_learner_is_replaced_and_one_that_catches_up_is_not() {
             .with("d", learner)
             .in_world(|w| w.learners_are_stuck_for(minutes(stuck)))
     };
-    assert_eq!(learning(9).says(), "wait learner");
+    assert_eq!(learning(9).says(), "wait Learner");
     assert_eq!(
         learning(10).says(),
         "delete d: it is outdated and is a learner that makes no progress"
@@ -295,7 +295,7 @@ fn step_4_leadership_that_has_just_moved_is_left_alone() {
     let resting = Scene::of(3).updated("bc").wishing(|desired| {
         desired.handover = quorumgate_core::plan::Handover::Resting { remaining }
     });
-    assert_eq!(resting.says(), "wait leadership");
+    assert_eq!(resting.says(), "wait Leadership");
     assert!(
         resting.waits_because().contains("a leads again"),
         "{}",
@@ -321,7 +321,7 @@ fn a_single_member_is_replaced() {
         "delete a: it is outdated and is dead"
     );
     let never = Scene::of(1).in_world(|w| w.policy.single_member = SmallCluster::Never);
-    assert_eq!(never.says(), "wait permission");
+    assert_eq!(never.says(), "wait Permission");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn of_two_members_the_follower_goes_first_while_the_other_serves() {
         "delete a: it is an outdated follower"
     );
     let never = Scene::of(2).in_world(|w| w.policy.two_members = SmallCluster::Never);
-    assert_eq!(never.says(), "wait permission");
+    assert_eq!(never.says(), "wait Permission");
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn step_2_one_that_hangs_goes_after_all_others_that_do_not_serve() {
         let scene = Scene::of(5).with("c", state);
         assert_eq!(
             scene.clone().out_for("c", seconds(3)).says(),
-            "wait evidence"
+            "wait Evidence"
         );
         let scene = scene.out_for("c", seconds(4));
         assert_eq!(
@@ -375,7 +375,7 @@ fn step_2_one_that_hangs_stays_while_the_others_make_no_majority() {
     let minute = Duration::from_secs(60);
     let scene = Scene::of(3).with("bc", hung);
     let scene = scene.out_for("b", minute).out_for("c", minute);
-    assert_eq!(scene.says(), "wait evidence");
+    assert_eq!(scene.says(), "wait Evidence");
     // A dead member goes, and members that hang stay meanwhile.
     let scene = Scene::of(5).with("bc", hung).with("d", crashed);
     let scene = scene.out_for("b", minute).out_for("c", minute);
@@ -396,14 +396,14 @@ fn step_2_of_members_that_never_answer_one_goes_for_each_grace_period() {
         .fold(Scene::of(3), |scene, name| {
             scene.with(name, mute).out_for(name, grace)
         });
-    assert_eq!(scene.says(), "wait evidence");
+    assert_eq!(scene.says(), "wait Evidence");
     let scene = scene.in_world(|world| world.mute_for = Some(grace));
     let first = scene.says();
     assert!(first.starts_with("delete c: it is outdated"), "{first}");
     let one_is_new = scene.updated("c").with("c", |member| {
         member.pod_mut(|pod| pod.up_for = Some(Duration::from_secs(60)));
     });
-    assert_eq!(one_is_new.says(), "wait evidence");
+    assert_eq!(one_is_new.says(), "wait Evidence");
     let lasts = one_is_new.with("c", mute);
     let second = lasts.says();
     assert!(second.starts_with("delete b: it is outdated"), "{second}");
@@ -413,7 +413,7 @@ fn step_2_of_members_that_never_answer_one_goes_for_each_grace_period() {
 fn step_2_one_that_hangs_is_left_to_its_holder_and_updated_ones_are_left_alone() {
     let minute = Duration::from_secs(60);
     let granted = Scene::of(3).with("c", hung).out_for("c", minute);
-    assert_eq!(granted.clone().granted("c", false).says(), "wait in-flight");
+    assert_eq!(granted.clone().granted("c", false).says(), "wait InFlight");
     let updated = granted.updated("c");
-    assert_eq!(updated.says(), "wait updated-members");
+    assert_eq!(updated.says(), "wait UpdatedMembers");
 }

@@ -13,7 +13,7 @@ use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Trust};
 fn step_3_holds_while_an_updated_member_does_not_serve() {
     for state in [crashed, starting, leaderless, hung, on_a_lost_node] {
         let scene = Scene::of(5).updated("e").with("e", state);
-        assert_eq!(scene.says(), "wait updated-members");
+        assert_eq!(scene.says(), "wait UpdatedMembers");
     }
     let scene = Scene::of(5).updated("e").with("e", starting);
     assert_eq!(
@@ -38,7 +38,7 @@ fn step_3_names_only_those_that_it_waits_for() {
 #[test]
 fn step_3_holds_while_a_pod_is_missing() {
     let scene = Scene::of(5).with("e", missing);
-    assert_eq!(scene.says(), "wait missing-pods");
+    assert_eq!(scene.says(), "wait MissingPods");
     assert_eq!(
         scene.waits_because(),
         "etcd-4 has no pod (1 out, at most 1 may be)"
@@ -47,8 +47,8 @@ fn step_3_holds_while_a_pod_is_missing() {
 
 #[test]
 fn step_3_holds_while_a_grant_is_open() {
-    assert_eq!(Scene::of(5).granted("b", false).says(), "wait in-flight");
-    assert_eq!(Scene::of(5).with("e", terminating).says(), "wait in-flight");
+    assert_eq!(Scene::of(5).granted("b", false).says(), "wait InFlight");
+    assert_eq!(Scene::of(5).with("e", terminating).says(), "wait InFlight");
 }
 
 /// A pod that was scaled in may hang on a dead node for ever.
@@ -68,7 +68,7 @@ fn a_grant_of_a_pod_that_is_no_target_counts_too() {
     let leaving = Scene::of(4)
         .granted("d", false)
         .in_world(|w| w.replicas = 3);
-    assert_eq!(leaving.says(), "wait in-flight");
+    assert_eq!(leaving.says(), "wait InFlight");
 }
 
 #[test]
@@ -85,23 +85,23 @@ fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
         .updated("e")
         .with("e", crashed)
         .out_for("e", minutes(10));
-    assert_eq!(scene.says(), "wait overdue");
+    assert_eq!(scene.says(), "wait Overdue");
     assert_eq!(
         scene.waits_because(),
         "e is dead, for 600 s; after 600 s the rollout holds, until it serves or the template changes"
     );
     let early = scene.clone().out_for("e", minutes(9));
-    assert_eq!(early.says(), "wait updated-members");
+    assert_eq!(early.says(), "wait UpdatedMembers");
     let missing = Scene::of(5)
         .with("e", missing)
         .out_for("etcd-4", minutes(10));
-    assert_eq!(missing.says(), "wait overdue");
+    assert_eq!(missing.says(), "wait Overdue");
 }
 
 #[test]
 fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
     let scene = Scene::of(3).updated("c").with("c", unready);
-    assert_eq!(scene.says(), "wait unready");
+    assert_eq!(scene.says(), "wait Unready");
     assert_eq!(
         scene.waits_because(),
         "not Ready, though serving: c (1 out, at most 1 may be)"
@@ -131,7 +131,7 @@ fn step_3_soaks_an_updated_member_that_serves_before_the_next_one_goes() {
         })
     };
     let fresh = soaking(Some(minutes(4)), Some(minutes(3)));
-    assert_eq!(fresh.says(), "wait soaking");
+    assert_eq!(fresh.says(), "wait Soaking");
     assert_eq!(
         fresh.waits_because(),
         "c has served for 180 s with its update, and the next member waits until that is 600 s"
@@ -144,9 +144,9 @@ fn step_3_soaks_an_updated_member_that_serves_before_the_next_one_goes() {
         (minutes(2), None, "its pod says no time"),
     ] {
         let scene = soaking(Some(up_for), ready_for);
-        assert_eq!(scene.says(), "wait soaking", "{why}");
+        assert_eq!(scene.says(), "wait Soaking", "{why}");
     }
-    assert_eq!(soaking(None, None).says(), "wait soaking", "nobody knows");
+    assert_eq!(soaking(None, None).says(), "wait Soaking", "nobody knows");
     let soaked = soaking(Some(minutes(10)), Some(minutes(10)));
     assert_eq!(soaked.says(), "delete b: it is an outdated follower");
 }
@@ -194,7 +194,7 @@ fn unready_members_count_against_how_many_may_be_out() {
         .with("f", starting)
         .with("g", unready)
         .wishing(|d| d.max_unavailable = MaxUnavailable::Members(2));
-    assert_eq!(scene.says(), "wait unready");
+    assert_eq!(scene.says(), "wait Unready");
     let three = scene.wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
     assert_eq!(three.says(), "delete e: it is an outdated follower");
     let kept = Scene::of(3)
@@ -215,7 +215,7 @@ fn an_overdue_member_holds_however_many_may_be_out() {
         .with("g", crashed)
         .wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
     assert_eq!(scene.says(), "delete f: it is an outdated follower");
-    assert_eq!(scene.out_for("g", minutes(10)).says(), "wait overdue");
+    assert_eq!(scene.out_for("g", minutes(10)).says(), "wait Overdue");
 }
 
 #[test]
@@ -252,8 +252,8 @@ fn a_template_change_midway_makes_updated_pods_outdated_again() {
 fn nothing_is_done_on_unknown_evidence() {
     for unknown in [hung, on_a_lost_node] {
         let scene = Scene::of(3).with("c", unknown);
-        assert_eq!(scene.says(), "wait evidence");
-        assert_eq!(Scene::of(3).with("abc", unknown).says(), "wait evidence");
+        assert_eq!(scene.says(), "wait Evidence");
+        assert_eq!(Scene::of(3).with("abc", unknown).says(), "wait Evidence");
     }
 }
 
@@ -267,7 +267,7 @@ fn scale_out_joins_new_members_before_old_ones_restart() {
             .in_world(|world| world.expected = 1)
             .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Percent(100))
     };
-    assert_eq!(grown(|_| {}).says(), "wait joining");
+    assert_eq!(grown(|_| {}).says(), "wait Joining");
     assert_eq!(
         grown(|_| {}).waits_because(),
         "new members join first, 1 of 3 are voters: b is not a member of the cluster, c is not a member of the cluster"
@@ -277,7 +277,7 @@ fn scale_out_joins_new_members_before_old_ones_restart() {
         learner(member);
         member.applied -= 7;
     });
-    assert_eq!(learning.says(), "wait learner");
+    assert_eq!(learning.says(), "wait Learner");
     assert_eq!(
         learning.waits_because(),
         "b is a learner and catches up, 7 entries behind"
@@ -292,7 +292,7 @@ fn scale_out_waits_for_pods_that_are_missing() {
             member.pod = None;
         })
         .in_world(|world| world.expected = 1);
-    assert_eq!(scene.says(), "wait joining");
+    assert_eq!(scene.says(), "wait Joining");
 }
 
 #[test]
@@ -329,7 +329,7 @@ fn scale_out_broken_members_still_go_first() {
 #[test]
 fn paused_stops_new_steps() {
     let paused = Scene::of(3).with("a", crashed).wishing(|d| d.paused = true);
-    assert_eq!(paused.says(), "wait paused");
+    assert_eq!(paused.says(), "wait Paused");
     assert_eq!(
         paused.waits_because(),
         "the rollout is paused, with 0 of 3 pods updated"
@@ -359,7 +359,7 @@ fn the_generation_is_waited_for() {
     let scene = Scene::of(3)
         .updated("abc")
         .wishing(|d| d.generation = generation);
-    assert_eq!(scene.says(), "wait observation");
+    assert_eq!(scene.says(), "wait Observation");
     assert_eq!(
         scene.waits_because(),
         "the StatefulSet controller has read generation 2 of 3"
@@ -386,14 +386,14 @@ fn a_revision_that_is_not_computed_is_waited_for() {
 #[test]
 fn a_cluster_that_is_torn_down_is_not_rolled() {
     let gone = Scene::of(3).in_world(|w| w.circumstances.teardown = Some(Teardown::Owner));
-    assert_eq!(gone.says(), "wait teardown");
+    assert_eq!(gone.says(), "wait Teardown");
 }
 
 #[test]
 fn a_set_that_is_not_enrolled_is_not_rolled() {
     for scope in [Scope::Foreign, Scope::NoLedger, Scope::NoDefinition] {
         let scene = Scene::of(3).in_world(|world| world.circumstances.scope = scope.clone());
-        assert_eq!(scene.says(), "wait enrolment");
+        assert_eq!(scene.says(), "wait Enrolment");
     }
 }
 
@@ -403,7 +403,7 @@ fn what_the_judge_would_refuse_is_not_proposed() {
         remaining: Some(minutes(1)),
     };
     let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = untrusted);
-    assert_eq!(scene.says(), "wait permission");
+    assert_eq!(scene.says(), "wait Permission");
     let gone = scene.with("b", node_gone);
     assert_eq!(
         gone.says(),
@@ -417,7 +417,7 @@ fn ordered_ready_nothing_goes_above_an_unready_lower_ordinal() {
     let ordered = |scene: Scene| scene.wishing(|d| d.management = PodManagement::OrderedReady);
     let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
     let serving = ordered(Scene::of(3).updated("a").with("a", unready));
-    assert_eq!(serving.says(), "wait lower-ordinal");
+    assert_eq!(serving.says(), "wait LowerOrdinal");
     assert_eq!(
         serving.waits_because(),
         "c would not be created again before a is ready (OrderedReady)"
@@ -441,7 +441,7 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
     let scene = Scene::of(3)
         .with("b", crashed)
         .wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
-    assert_eq!(scene.says(), "wait obstacle");
+    assert_eq!(scene.says(), "wait Obstacle");
     assert_eq!(
         scene.waits_because(),
         "this change cannot be rolled one by one: it switches TLS between the members on, and members with it do not talk to those \
@@ -451,7 +451,7 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
     let other = scene.in_world(|w| w.proceed_without_quorum = Some("old".into()));
     assert_eq!(
         other.says(),
-        "wait obstacle",
+        "wait Obstacle",
         "exactly the annotated revision"
     );
 }
@@ -491,9 +491,9 @@ fn the_annotated_revision_goes_on_one_member_at_a_time() {
     let first = accepted(Scene::of(3));
     assert_eq!(first.says(), "delete c: it is an outdated follower");
     let on_its_way = accepted(Scene::of(3).updated("c").with("c", missing));
-    assert_eq!(on_its_way.says(), "wait missing-pods");
+    assert_eq!(on_its_way.says(), "wait MissingPods");
     let starts = accepted(Scene::of(3).updated("c").with("c", starting));
-    assert_eq!(starts.says(), "wait updated-members");
+    assert_eq!(starts.says(), "wait UpdatedMembers");
     let runs = accepted(Scene::of(3).updated("c").with("c", hung)).out_for("c", minutes(60));
     assert_eq!(runs.says(), "delete b: it is an outdated follower");
     let judged = quorumgate_core::quorum::decide(&runs.snapshot(), &runs.grants, &ask(&runs));
@@ -502,7 +502,7 @@ fn the_annotated_revision_goes_on_one_member_at_a_time() {
         "{judged:?}"
     );
     let busy = runs.granted("a", false);
-    assert_eq!(busy.says(), "wait in-flight");
+    assert_eq!(busy.says(), "wait InFlight");
 }
 
 fn ask(scene: &Scene) -> quorumgate_core::quorum::Disruption {
@@ -517,7 +517,7 @@ fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
     let scene = Scene::of(3)
         .with("c", on_a_lost_node)
         .in_world(|world| world.policy.evidence = EvidenceMode::Readiness);
-    assert_eq!(scene.says(), "wait evidence");
+    assert_eq!(scene.says(), "wait Evidence");
 }
 
 /// The pod's update may be what makes it Ready, and no other pod can go before it.
@@ -544,7 +544,7 @@ fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
         .with("b", hung)
         .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Members(2))
         .in_world(|world| world.proceed_without_quorum = Some("new".into()));
-    assert_eq!(scene.says(), "wait permission");
+    assert_eq!(scene.says(), "wait Permission");
 }
 
 #[test]
@@ -587,6 +587,6 @@ fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
 #[test]
 fn nothing_is_planned_for_more_replicas_than_any_etcd_has() {
     let with = |replicas| Scene::of(3).in_world(move |w| w.replicas = replicas).says();
-    assert_eq!(with(MOST_REPLICAS + 1), "wait too-many-replicas");
-    assert_eq!(with(MOST_REPLICAS), "wait joining");
+    assert_eq!(with(MOST_REPLICAS + 1), "wait TooManyReplicas");
+    assert_eq!(with(MOST_REPLICAS), "wait Joining");
 }

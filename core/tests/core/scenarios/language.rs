@@ -4,7 +4,7 @@
 //! a crashed member leaves no room for another      <- a title
 //!   3 voters, b crashed                            <- facts, any number of lines
 //!   > evict a                                      <- a question
-//!     Wait no-headroom: …                          <- its answer, exactly
+//!     Wait NoHeadroom: …                           <- its answer, exactly
 //! ```
 //!
 //! Lines that start with `#` are comments. The first fact is the number of voters. The questions of

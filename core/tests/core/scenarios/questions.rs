@@ -2,7 +2,7 @@
 
 use quorumgate_core::quorum::{
     Actor, Basis, Disruption, Grace, InPlace, Kind, Permission, PodUid, Snapshot, TargetPod,
-    Verdict, Waiver, decide, leader_to_move,
+    Verdict, decide, leader_to_move,
 };
 
 use super::facts::Setting;
@@ -70,7 +70,7 @@ fn disruption(setting: &Setting, question: &str) -> Result<Disruption, String> {
 fn write(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Allow(Permission::Waived(waiver)) => {
-            format!("Allow without a grant: {}", waived(*waiver))
+            format!("Allow without a grant: {}", waiver.slug())
         }
         Verdict::Allow(Permission::Grant(basis)) => {
             format!("Allow with a grant: {}", based(*basis))
@@ -80,47 +80,13 @@ fn write(verdict: &Verdict) -> String {
     }
 }
 
-fn waived(waiver: Waiver) -> String {
-    let slug: &'static str = waiver.into();
-    match waiver {
-        Waiver::Teardown(what) => {
-            let what: &'static str = what.into();
-            format!("{slug} {what}")
-        }
-        Waiver::Foreign
-        | Waiver::Terminating
-        | Waiver::WrongIncarnation
-        | Waiver::RestartsNothing
-        | Waiver::Orphans
-        | Waiver::NothingLeaves
-        | Waiver::StaysProtected => slug.into(),
-    }
-}
-
 fn based(basis: Basis) -> String {
-    let slug: &'static str = basis.into();
+    let slug = basis.slug();
     match basis {
-        Basis::Teardown(what) => {
-            let what: &'static str = what.into();
-            format!("{slug} {what}")
-        }
         Basis::Majority { others, majority } => {
             format!("{slug}, {others} others serve and {majority} are needed")
         }
-        Basis::Override
-        | Basis::NotAMember
-        | Basis::Learner
-        | Basis::CostsNothing
-        | Basis::Repair
-        | Basis::Proceed
-        | Basis::SingleMember
-        | Basis::TwoMembers
-        | Basis::Intent
-        | Basis::OwnerAsks
-        | Basis::TeardownAllowed
-        | Basis::NobodyServes
-        | Basis::OwnerGone
-        | Basis::MembersRemoved => slug.into(),
+        _ => slug.into(),
     }
 }
 

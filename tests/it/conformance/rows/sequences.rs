@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "To repair a member somebody scales the StatefulSet from three to two, deletes the claim and scales back to three.",
         ours: Ours::Own(
-            "The scale-in is refused with 403 (`members-listed`) while etcd lists the member. The message leads to the replacement by the gate, and names the command that removes the member. After the removal the scale-in and the delete of the claim pass, and the claims of the other two stay.",
+            "The scale-in is refused with 403 (`MembersListed`) while etcd lists the member. The message leads to the replacement by the gate, and names the command that removes the member. After the removal the scale-in and the delete of the claim pass, and the claims of the other two stay.",
         ),
         shown_by: &[
             "a_scale_in_waits_until_the_members_are_removed_from_etcd",
@@ -179,7 +179,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "For a restore somebody scales to zero, mounts the claims of the members in Jobs, writes other data to them, and scales back.",
         ours: Ours::Own(
-            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted (429, `last-copy`), mounted by a Job or not. A new cluster id is a loss of data until somebody accepts it, unless `quorumgate.io/intent: bootstrap` announced it: the members serve, and none goes.",
+            "Zero replicas are refused until they are announced. In hibernation no claim may be deleted (429, `LastCopy`), mounted by a Job or not. A new cluster id is a loss of data until somebody accepts it, unless `quorumgate.io/intent: bootstrap` announced it: the members serve, and none goes.",
         ),
         shown_by: &[
             "an_announced_hibernation_takes_every_member_and_waking_brings_them_back",

@@ -99,7 +99,7 @@ fn said(observation: &Observation, grants: &Grants, facts: &Facts) -> String {
                 format!("{} {}", step.slug(), pod.name)
             }
             Step::Settle { pod } => format!("settle {pod}"),
-            Step::GiveUp { pod, because } => format!("give-up {pod} {}", because.slug()),
+            Step::GiveUp { pod, because } => format!("GiveUp {pod} {}", because.slug()),
         },
     }
 }
@@ -137,14 +137,11 @@ fn a_run_goes_through_the_followers_and_ends_with_the_leader() {
 fn a_grant_is_followed_by_one_call_and_settles_by_proof() {
     let observation = cluster(3);
     let open = granted(2, ME);
-    assert_eq!(said(&observation, &open, &facts()), "begin etcd-2");
+    assert_eq!(said(&observation, &open, &facts()), "Begin etcd-2");
     let running = with(|f| f.call = Call::Running);
-    assert_eq!(
-        said(&observation, &open, &running),
-        "watch etcd-2 in-flight"
-    );
+    assert_eq!(said(&observation, &open, &running), "watch etcd-2 InFlight");
     let returned = with(|f| f.call = Call::Returned { done: true });
-    assert_eq!(said(&observation, &open, &returned), "settle etcd-2");
+    assert_eq!(said(&observation, &open, &returned), "Settle etcd-2");
 }
 
 #[test]
@@ -157,7 +154,7 @@ fn a_call_that_returned_settles_only_when_the_member_serves_and_nothing_is_in_fl
     };
     let mut blocked = cluster(3);
     silent(&mut blocked, 2);
-    let watch = "watch etcd-2 in-flight";
+    let watch = "watch etcd-2 InFlight";
     assert_eq!(said(&blocked, &open, &returned(true, Some(false))), watch);
     let serves = cluster(3);
     assert_eq!(said(&serves, &open, &returned(true, Some(true))), watch);
@@ -172,9 +169,9 @@ fn a_call_that_returned_settles_only_when_the_member_serves_and_nothing_is_in_fl
     assert_eq!(by_age, Defragmentation::NotMine);
     assert_eq!(
         said(&serves, &open, &returned(false, Some(false))),
-        "settle etcd-2"
+        "Settle etcd-2"
     );
-    assert_eq!(said(&serves, &open, &returned(true, None)), "settle etcd-2");
+    assert_eq!(said(&serves, &open, &returned(true, None)), "Settle etcd-2");
 }
 
 #[test]
@@ -182,17 +179,14 @@ fn before_the_call_everything_is_judged_again() {
     let open = granted(2, ME);
     let mut ill = cluster(3);
     silent(&mut ill, 1);
-    assert_eq!(
-        said(&ill, &open, &facts()),
-        "give-up etcd-2 not-all-serving"
-    );
+    assert_eq!(said(&ill, &open, &facts()), "GiveUp etcd-2 NotAllServing");
     let rollout = with(|f| f.rolling_out = true);
-    assert_eq!(said(&cluster(3), &open, &rollout), "give-up etcd-2 rollout");
+    assert_eq!(said(&cluster(3), &open, &rollout), "GiveUp etcd-2 Rollout");
     let gone = Observation {
         pods: cluster(3).pods[..2].to_vec(),
         ..cluster(3)
     };
-    assert!(said(&gone, &open, &facts()).starts_with("give-up etcd-2"));
+    assert!(said(&gone, &open, &facts()).starts_with("GiveUp etcd-2"));
 }
 
 #[test]
@@ -201,35 +195,29 @@ fn the_leader_hands_over_to_a_follower_that_is_done_or_stays_as_it_is() {
     for n in [1, 2] {
         sized(&mut observation, n, GIB, GIB);
     }
-    assert_eq!(first(&observation, &facts()), "grant etcd-0");
+    assert_eq!(first(&observation, &facts()), "Grant etcd-0");
     let open = granted(0, ME);
-    assert_eq!(said(&observation, &open, &facts()), "move-leader etcd-0");
+    assert_eq!(said(&observation, &open, &facts()), "MoveLeader etcd-0");
     let refuses = with(|f| f.handover = Handover::Refused);
-    assert_eq!(
-        first(&observation, &refuses),
-        "wait etcd-0 handover-refused"
-    );
+    assert_eq!(first(&observation, &refuses), "wait etcd-0 HandoverRefused");
     assert_eq!(
         said(&observation, &open, &refuses),
-        "give-up etcd-0 handover-refused"
+        "GiveUp etcd-0 HandoverRefused"
     );
     let remaining = Duration::from_secs(3);
     let rests = with(|f| f.handover = Handover::Resting { remaining });
-    assert_eq!(first(&observation, &rests), "wait etcd-0 leadership");
+    assert_eq!(first(&observation, &rests), "wait etcd-0 Leadership");
     for probe in &mut observation.round.probes {
         probe.status.as_mut().unwrap().leader = Some(MemberId(2));
     }
-    assert_eq!(said(&observation, &open, &facts()), "begin etcd-0");
+    assert_eq!(said(&observation, &open, &facts()), "Begin etcd-0");
 }
 
 #[test]
 fn the_leader_does_not_hand_over_to_a_follower_that_is_due() {
     let observation = cluster(3);
     let open = granted(0, ME);
-    assert_eq!(
-        said(&observation, &open, &facts()),
-        "give-up etcd-0 no-heir"
-    );
+    assert_eq!(said(&observation, &open, &facts()), "GiveUp etcd-0 NoHeir");
 }
 
 #[test]
@@ -238,7 +226,7 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
     let open = granted(2, "gate-0/0");
     assert_eq!(
         said(&cluster(3), &open, &facts()),
-        "watch etcd-2 other-holder"
+        "watch etcd-2 OtherHolder"
     );
     let snapshot = Snapshot::assemble(&cluster(3));
     let seen = |facts: &Facts| progress(&snapshot, &pod(2), "gate-0/0", facts);
@@ -271,9 +259,9 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
 fn a_call_that_outlives_its_ledger_keeps_the_next_run_waiting() {
     // The budget was deleted and created again, without the grant.
     let running = with(|f| f.call = Call::Running);
-    assert_eq!(refused(&cluster(3), &running), "in-flight");
+    assert_eq!(refused(&cluster(3), &running), "InFlight");
     let over = with(|f| f.call = Call::Returned { done: true });
-    assert_eq!(first(&cluster(3), &over), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &over), "Grant etcd-2");
 }
 
 #[test]
@@ -286,12 +274,12 @@ fn due_is_what_exceeds_both_floors() {
         }
         first(&observation, &facts())
     };
-    assert_eq!(sizes(2 * GIB, GIB), "grant etcd-2");
+    assert_eq!(sizes(2 * GIB, GIB), "Grant etcd-2");
     // 1 GiB is 33 %, and half of 100 MiB is less than 200 MiB.
     assert_eq!(sizes(3 * GIB, 2 * GIB), "nothing");
     assert_eq!(sizes(100 << 20, 50 << 20), "nothing");
     // Above 80 % of the quota 32 MiB are enough.
-    assert_eq!(sizes(7 * GIB, 7 * GIB - (32 << 20)), "grant etcd-2");
+    assert_eq!(sizes(7 * GIB, 7 * GIB - (32 << 20)), "Grant etcd-2");
     assert_eq!(sizes(7 * GIB, 7 * GIB - (31 << 20)), "nothing");
 }
 
@@ -312,12 +300,12 @@ fn no_gain_means_not_again_for_24_hours_unless_somebody_asks() {
     };
     let none = Some(2 * GIB);
     assert_eq!(first(&cluster(3), &ended(23, none)), "nothing");
-    assert_eq!(first(&cluster(3), &ended(24, none)), "grant etcd-2");
-    assert_eq!(first(&cluster(3), &ended(1, Some(GIB))), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &ended(24, none)), "Grant etcd-2");
+    assert_eq!(first(&cluster(3), &ended(1, Some(GIB))), "Grant etcd-2");
     assert_eq!(first(&cluster(3), &ended(1, None)), "nothing", "failed");
     let mut asked = ended(1, none);
     asked.request = Some("now".into());
-    assert_eq!(first(&cluster(3), &asked), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &asked), "Grant etcd-2");
     for own in asked.members.values_mut() {
         own.last.as_mut().unwrap().request = Some("now".into());
     }
@@ -329,14 +317,14 @@ fn the_mode_the_window_and_another_schedule_hold_back_what_nobody_asked_for() {
     let observation = cluster(3);
     let mode = |mode| with(|f| f.settings.mode = mode);
     assert_eq!(first(&observation, &mode(Mode::Off)), "nothing");
-    assert_eq!(refused(&observation, &mode(Mode::Report)), "report-only");
+    assert_eq!(refused(&observation, &mode(Mode::Report)), "ReportOnly");
     let closed = with(|f| f.in_window = false);
-    assert_eq!(refused(&observation, &closed), "window");
+    assert_eq!(refused(&observation, &closed), "OutsideWindow");
     let druid = with(|f| f.other_schedule = Some("0 0 */3 * *".into()));
-    assert_eq!(refused(&observation, &druid), "other-schedule");
+    assert_eq!(refused(&observation, &druid), "OtherSchedule");
     for mut facts in [mode(Mode::Report), closed, druid] {
         facts.request = Some("now".into());
-        assert_eq!(first(&observation, &facts), "grant etcd-2");
+        assert_eq!(first(&observation, &facts), "Grant etcd-2");
     }
     let mut off = mode(Mode::Off);
     off.request = Some("now".into());
@@ -369,17 +357,17 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
         change(&mut observation);
         refused(&observation, &facts())
     };
-    assert_eq!(change(&|o| silent(o, 0)), "not-all-serving");
-    assert_eq!(change(&|o| o.pods[0].terminating = true), "terminating");
+    assert_eq!(change(&|o| silent(o, 0)), "NotAllServing");
+    assert_eq!(change(&|o| o.pods[0].terminating = true), "Terminating");
     assert_eq!(
         change(&|o| o.circumstances.ledger = Trust::Untrusted { remaining: None }),
-        "ledger-untrusted"
+        "LedgerUntrusted"
     );
     let lagging = |o: &mut Observation, entries: u64| {
         o.round.probes[0].status.as_mut().unwrap().applied_index = 10 + entries;
     };
-    assert_eq!(change(&|o| lagging(o, 1_000)), "grant etcd-2");
-    assert_eq!(change(&|o| lagging(o, 1_001)), "lag");
+    assert_eq!(change(&|o| lagging(o, 1_000)), "Grant etcd-2");
+    assert_eq!(change(&|o| lagging(o, 1_001)), "Behind");
     let learner = |o: &mut Observation| {
         for probe in &mut o.round.probes {
             probe.members.as_mut().unwrap()[0].learner = true;
@@ -387,7 +375,7 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
         }
         o.round.probes[0].status.as_mut().unwrap().learner = true;
     };
-    assert_eq!(change(&learner), "learner");
+    assert_eq!(change(&learner), "Learner");
     let corrupt = |id: u64, o: &mut Observation| {
         let alarm = Alarm {
             member: MemberId(id),
@@ -395,22 +383,22 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
         };
         o.round.probes[1].status.as_mut().unwrap().alarms = vec![alarm];
     };
-    assert_eq!(change(&|o| corrupt(1, o)), "corrupt");
-    assert_eq!(change(&|o| corrupt(0, o)), "corrupt", "etcd 3.5 names none");
+    assert_eq!(change(&|o| corrupt(1, o)), "Corrupt");
+    assert_eq!(change(&|o| corrupt(0, o)), "Corrupt", "etcd 3.5 names none");
     assert_eq!(
         refused(&cluster(3), &with(|f| f.rolling_out = true)),
-        "rollout"
+        "Rollout"
     );
     let just = with(|f| f.all_served_for = Duration::from_secs(9));
-    assert_eq!(refused(&cluster(3), &just), "serving-too-short");
+    assert_eq!(refused(&cluster(3), &just), "ServingTooShort");
     let other = of_member(0, |m| m.in_flight = Some(true));
-    assert_eq!(refused(&cluster(3), &other), "in-flight");
+    assert_eq!(refused(&cluster(3), &other), "InFlight");
     let going = Permitted::Delete {
         uid: "uid-0".into(),
         rollout: false,
     };
     let grants = Grants::default().issue(&pod(0), going, String::new(), String::new());
-    assert_eq!(said(&cluster(3), &grants, &facts()), "wait etcd-2 granted");
+    assert_eq!(said(&cluster(3), &grants, &facts()), "wait etcd-2 Granted");
 }
 
 #[test]
@@ -421,17 +409,17 @@ fn readiness_is_no_evidence_for_a_defragmentation() {
     let open = granted(2, ME);
     assert_eq!(
         said(&observation, &open, &facts()),
-        "give-up etcd-2 no-live-evidence"
+        "GiveUp etcd-2 NoLiveEvidence"
     );
 }
 
 #[test]
 fn the_only_member_and_one_of_two_are_defragmented_by_policy_alone() {
     let mut single = cluster(1);
-    assert_eq!(first(&single, &facts()), "grant etcd-0");
+    assert_eq!(first(&single, &facts()), "Grant etcd-0");
     single.policy.single_member = SmallCluster::Never;
-    assert_eq!(first(&single, &facts()), "wait etcd-0 too-small");
-    assert_eq!(first(&cluster(2), &facts()), "wait etcd-1 too-small");
+    assert_eq!(first(&single, &facts()), "wait etcd-0 TooSmall");
+    assert_eq!(first(&cluster(2), &facts()), "wait etcd-1 TooSmall");
 }
 
 #[test]
@@ -443,22 +431,22 @@ fn versions_with_defects_are_left_alone_or_have_to_be_steady() {
         }
         facts
     };
-    assert_eq!(refused(&cluster(3), &version("3.5.5")), "defect");
-    assert_eq!(refused(&cluster(3), &version("?")), "version-unknown");
-    assert_eq!(first(&cluster(3), &version("3.4.34")), "grant etcd-2");
+    assert_eq!(refused(&cluster(3), &version("3.5.5")), "Defect");
+    assert_eq!(refused(&cluster(3), &version("?")), "VersionUnknown");
+    assert_eq!(first(&cluster(3), &version("3.4.34")), "Grant etcd-2");
     let mut young = cluster(3);
     for pod in &mut young.pods {
         pod.up_for = Some(Duration::from_secs(59));
     }
-    assert_eq!(refused(&young, &version("3.6.4")), "unsteady");
-    assert_eq!(first(&young, &version("3.6.5")), "grant etcd-2");
+    assert_eq!(refused(&young, &version("3.6.4")), "Unsteady");
+    assert_eq!(first(&young, &version("3.6.5")), "Grant etcd-2");
     let mut behind = cluster(3);
     behind.round.probes[0]
         .status
         .as_mut()
         .unwrap()
         .applied_index += 11;
-    assert_eq!(refused(&behind, &version("3.5.22")), "unsteady");
+    assert_eq!(refused(&behind, &version("3.5.22")), "Unsteady");
 }
 
 #[test]
@@ -469,15 +457,15 @@ fn there_has_to_be_room_and_time() {
         facts
     };
     let no_room = each(&|m| m.room = Some(GIB - 1));
-    assert_eq!(refused(&cluster(3), &no_room), "no-room");
+    assert_eq!(refused(&cluster(3), &no_room), "NoRoom");
     let mut unknown = each(&|m| m.room = None);
-    assert_eq!(refused(&cluster(3), &unknown), "room-unknown");
+    assert_eq!(refused(&cluster(3), &unknown), "RoomUnknown");
     unknown.request = Some("now".into());
-    assert_eq!(first(&cluster(3), &unknown), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &unknown), "Grant etcd-2");
     // 1 GiB takes 32 s where nothing better is known, and a third of what the probe bears is used.
     let bears = |seconds| each(&|m| m.liveness = Some(Duration::from_secs(seconds)));
-    assert_eq!(refused(&cluster(3), &bears(95)), "liveness");
-    assert_eq!(first(&cluster(3), &bears(96)), "grant etcd-2");
+    assert_eq!(refused(&cluster(3), &bears(95)), "LivenessTooShort");
+    assert_eq!(first(&cluster(3), &bears(96)), "Grant etcd-2");
     let measured = each(&|m| {
         m.liveness = Some(Duration::from_secs(12));
         m.last = Some(LastRun {
@@ -488,18 +476,18 @@ fn there_has_to_be_room_and_time() {
             request: None,
         });
     });
-    assert_eq!(first(&cluster(3), &measured), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &measured), "Grant etcd-2");
     let mut unseen = measured;
     for own in unseen.members.values_mut() {
         own.last.as_mut().unwrap().took = None;
     }
     assert_eq!(
         refused(&cluster(3), &unseen),
-        "liveness",
+        "LivenessTooShort",
         "an end that nobody saw"
     );
     let short = with(|f| f.settings.timeout = Duration::from_secs(31));
-    assert_eq!(refused(&cluster(3), &short), "timeout");
+    assert_eq!(refused(&cluster(3), &short), "TooLong");
 }
 
 #[test]
@@ -543,7 +531,7 @@ fn a_run_that_freed_the_least_worth_freeing_or_whose_end_is_unknown_says_nothing
 
 /// The member `etcd-2` is the next to be defragmented.
 fn just(facts: &Facts) {
-    assert_eq!(first(&cluster(3), facts), "grant etcd-2");
+    assert_eq!(first(&cluster(3), facts), "Grant etcd-2");
 }
 
 #[test]
@@ -558,7 +546,7 @@ fn a_refusal_tells_what_it_measured() {
     let lag = |behind| {
         let member = "etcd-1".to_owned();
         let most = 1000;
-        Refusal::Lag {
+        Refusal::Behind {
             member,
             behind,
             most,
@@ -602,18 +590,18 @@ fn a_call_of_which_nobody_knows_the_end_is_watched_until_its_member_serves() {
 fn right_before_the_call_unknown_room_is_a_reason_unless_somebody_asked() {
     let unknown = of_member(2, |m| m.room = None);
     let said = |facts: &Facts| said(&cluster(3), &granted(2, ME), facts);
-    assert_eq!(said(&unknown), "give-up etcd-2 room-unknown");
+    assert_eq!(said(&unknown), "GiveUp etcd-2 RoomUnknown");
     let requested = Facts {
         request: Some("now".into()),
         ..unknown
     };
-    assert_eq!(said(&requested), "begin etcd-2");
+    assert_eq!(said(&requested), "Begin etcd-2");
 }
 
 #[test]
 fn a_member_that_may_not_go_does_not_hold_up_the_other_followers() {
     let full = of_member(2, |m| m.room = Some(0));
-    assert_eq!(first(&cluster(3), &full), "grant etcd-1");
+    assert_eq!(first(&cluster(3), &full), "Grant etcd-1");
 }
 
 fn no_space(observation: &mut Observation, n: u64) {
@@ -638,7 +626,7 @@ fn nospace_is_urgent_and_is_disarmed_when_all_have_room() {
     let Next::Act(Step::Grant { pod, due }) = ask(&full, &Grants::default(), &closed) else {
         panic!("NOSPACE waits for no window");
     };
-    assert_eq!((pod.name.as_str(), due.slug()), ("etcd-1", "no-space"));
+    assert_eq!((pod.name.as_str(), due.slug()), ("etcd-1", "NoSpace"));
     let decide = |o: &Observation, facts: &Facts| disarm(&Snapshot::assemble(o), facts);
     assert!(matches!(
         decide(&full, &facts()),
@@ -677,7 +665,7 @@ fn whoever_holds_up_a_nospace_alarm_is_due_by_it() {
     let Next::Act(Step::Grant { due, .. }) = ask(&full, &Grants::default(), &with(pressed)) else {
         panic!("the alarm stands for ever");
     };
-    assert_eq!(due.slug(), "no-space");
+    assert_eq!(due.slug(), "NoSpace");
     let mut quiet = cluster(3);
     for n in 0..3 {
         sized(&mut quiet, n, 8 * GIB, 7 * GIB);

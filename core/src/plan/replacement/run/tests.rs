@@ -93,11 +93,11 @@ impl World {
     fn gives_up_its_claim_and_joins(&mut self) {
         let used = self.claim_uid();
         let steps: Vec<String> = (0..4).map(|_| self.step()).collect();
-        assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
+        assert_eq!(steps, ["Renew", "DeleteClaim", "DeletePod", "Release"]);
         assert_ne!(self.claim_uid(), used);
         self.start(0);
         let steps: Vec<String> = (0..2).map(|_| self.step()).collect();
-        assert_eq!(steps, ["promote", "settle"]);
+        assert_eq!(steps, ["Promote", "Settle"]);
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -310,9 +310,9 @@ fn a_member_in_a_directory_of_a_node_is_replaced_only_once_the_node_is_gone() {
     };
     let mut asked = of_node(false);
     asked.facts.request = Some(TARGET.into());
-    assert_eq!(asked.said(), "wait on-node");
+    assert_eq!(asked.said(), "wait OnNode");
     assert_eq!(of_node(false).said(), "nothing");
-    assert_eq!(of_node(true).said(), "grant");
+    assert_eq!(of_node(true).said(), "Grant");
 }
 
 fn claim(uid: &str) -> ClaimFacts {
@@ -339,22 +339,22 @@ fn a_member_is_removed_added_as_a_learner_started_anew_and_promoted() {
     let mut steps = Vec::new();
     while steps.len() < 20 && world.facts.request.is_some() {
         steps.push(world.step());
-        if steps.last().unwrap() == "wait joining" {
+        if steps.last().unwrap() == "wait Joining" {
             world.start(0);
         }
     }
     assert_eq!(
         steps,
         [
-            "grant",
-            "remove-member",
-            "add-learner",
-            "delete-claim",
-            "delete-pod",
-            "release",
-            "wait joining",
-            "promote",
-            "settle",
+            "Grant",
+            "RemoveMember",
+            "AddLearner",
+            "DeleteClaim",
+            "DeletePod",
+            "Release",
+            "wait Joining",
+            "Promote",
+            "Settle",
         ]
     );
     assert_eq!(world.next(), Next::Nothing);
@@ -372,9 +372,9 @@ fn a_learner_is_promoted_when_it_has_caught_up_within_the_bound() {
         }
     }
     world.start(5_001);
-    assert_eq!(world.said(), "wait joining");
+    assert_eq!(world.said(), "wait Joining");
     world.start(5_000);
-    assert_eq!(world.said(), "promote");
+    assert_eq!(world.said(), "Promote");
 }
 
 #[test]
@@ -385,10 +385,10 @@ fn a_leader_hands_over_first_and_is_left_alone_where_it_cannot() {
         probe.status.as_mut().unwrap().leader = Some(MemberId(3));
     }
     world.facts.handover = Handover::Refused;
-    assert_eq!(world.said(), "undo handover-refused");
+    assert_eq!(world.said(), "undo HandoverRefused");
     world.facts.handover = Handover::Possible;
-    assert_eq!(world.step(), "move-leader");
-    assert_eq!(world.step(), "remove-member");
+    assert_eq!(world.step(), "MoveLeader");
+    assert_eq!(world.step(), "RemoveMember");
 }
 
 #[test]
@@ -396,15 +396,15 @@ fn before_the_first_change_everything_is_judged_again_and_after_it_nothing_is_un
     let mut world = World::of(3);
     world.step();
     world.facts.rolling_out = true;
-    assert_eq!(world.said(), "undo rollout");
+    assert_eq!(world.said(), "undo Rollout");
     world.facts.rolling_out = false;
     world.silence(1);
-    assert_eq!(world.said(), "undo not-all-serving");
+    assert_eq!(world.said(), "undo NotAllServing");
     let mut begun = World::of(3);
     begun.step();
     begun.step();
     begun.facts.rolling_out = true;
-    assert_eq!(begun.said(), "add-learner");
+    assert_eq!(begun.said(), "AddLearner");
 }
 
 #[test]
@@ -425,7 +425,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
     let claim_of = |w: &mut World, change: &dyn Fn(&mut ClaimFacts)| {
         change(w.facts.claims.get_mut(&TARGET.into()).unwrap());
     };
-    assert_eq!(auto(&|w| claim_of(w, &|c| c.lost = true)), "grant");
+    assert_eq!(auto(&|w| claim_of(w, &|c| c.lost = true)), "Grant");
     let wrong = |difference: Difference| VolumeFinding::Wrong {
         volume: Volume {
             claim_uid: "c9".into(),
@@ -441,7 +441,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
             emptied(w);
             w.silence(2);
         }),
-        "grant"
+        "Grant"
     );
     let with = "etcd-1".into();
     let swapped = wrong(Difference::Swapped { with });
@@ -456,12 +456,12 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         w.accuse(&[0]);
         w.facts.data = Comparison::Differs(MemberId(3));
     };
-    assert_eq!(auto(&corrupt), "grant");
+    assert_eq!(auto(&corrupt), "Grant");
     let removed = |w: &mut World| {
         w.list.pop();
         w.silence(2);
     };
-    assert_eq!(auto(&removed), "grant");
+    assert_eq!(auto(&removed), "Grant");
     let by_pod = |w: &mut World| {
         removed(w);
         w.facts.membership = MembershipBy::Sidecar;
@@ -471,7 +471,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         removed(w);
         w.facts.mode = Mode::Manual;
     };
-    assert_eq!(auto(&manual), "wait not-requested");
+    assert_eq!(auto(&manual), "wait NotRequested");
 }
 
 /// A CORRUPT alarm against these members, with what a comparison of the data showed. The target is
@@ -489,12 +489,12 @@ fn alarmed(accused: &[u64], data: Comparison, mode: Mode) -> String {
 fn while_a_corrupt_alarm_stands_the_one_that_differs_from_the_others_is_replaced() {
     let third = Comparison::Differs(MemberId(3));
     for accused in [0, 3] {
-        assert_eq!(alarmed(&[accused], third, Mode::Auto), "grant");
-        assert_eq!(alarmed(&[accused], third, Mode::Manual), "grant");
+        assert_eq!(alarmed(&[accused], third, Mode::Auto), "Grant");
+        assert_eq!(alarmed(&[accused], third, Mode::Manual), "Grant");
     }
     // etcd's periodic check takes the leader's data for right.
-    assert_eq!(alarmed(&[2], third, Mode::Auto), "wait mistaken");
-    assert_eq!(alarmed(&[2], third, Mode::Manual), "wait mistaken");
+    assert_eq!(alarmed(&[2], third, Mode::Auto), "wait Mistaken");
+    assert_eq!(alarmed(&[2], third, Mode::Manual), "wait Mistaken");
 }
 
 #[test]
@@ -534,13 +534,13 @@ fn an_alarm_alone_proves_nothing_and_a_person_may_insist_on_the_one_it_names() {
         Comparison::Same,
         Comparison::Disagreement,
     ] {
-        assert_eq!(alarmed(&[3], data, Mode::Auto), "wait not-shown");
-        assert_eq!(alarmed(&[3], data, Mode::Manual), "grant");
+        assert_eq!(alarmed(&[3], data, Mode::Auto), "wait NotShown");
+        assert_eq!(alarmed(&[3], data, Mode::Manual), "Grant");
         assert_eq!(alarmed(&[0], data, Mode::Auto), "nothing");
-        assert_eq!(alarmed(&[0], data, Mode::Manual), "wait not-shown");
-        assert_eq!(alarmed(&[2], data, Mode::Manual), "wait corrupt");
-        assert_eq!(alarmed(&[2, 3], data, Mode::Auto), "wait corrupt");
-        assert_eq!(alarmed(&[0, 3], data, Mode::Manual), "wait not-shown");
+        assert_eq!(alarmed(&[0], data, Mode::Manual), "wait NotShown");
+        assert_eq!(alarmed(&[2], data, Mode::Manual), "wait Corrupt");
+        assert_eq!(alarmed(&[2, 3], data, Mode::Auto), "wait Corrupt");
+        assert_eq!(alarmed(&[0, 3], data, Mode::Manual), "wait NotShown");
     }
 }
 
@@ -587,7 +587,7 @@ fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
     for accused in [0, 2, 3] {
         assert_eq!(
             alarmed(&[accused], second, Mode::Manual),
-            "wait other-differs"
+            "wait OtherDiffers"
         );
     }
     let mut world = World::of(3);
@@ -643,7 +643,7 @@ fn a_learner_that_waits_for_a_pod_on_the_data_of_a_removed_member_is_replaced() 
         world.said()
     };
     assert_eq!(volume(VolumeFinding::Unknown), "nothing");
-    assert_eq!(volume(VolumeFinding::AsRecorded), "grant");
+    assert_eq!(volume(VolumeFinding::AsRecorded), "Grant");
     let Next::Act(Step::Grant { record, proof }) = world.next() else {
         panic!("{:?}", world.next());
     };
@@ -664,11 +664,11 @@ fn removed_members_come_back_beside_the_only_voter_that_is_left() {
         world.list.pop();
         world.silence(n);
     }
-    let waits = "wait several-removed";
+    let waits = "wait SeveralRemoved";
     assert_eq!(world.said(), waits, "its initial-cluster names all three");
     world.observation.replicas = 2;
-    assert_eq!(world.step(), "grant");
-    assert_eq!(world.step(), "add-learner");
+    assert_eq!(world.step(), "Grant");
+    assert_eq!(world.step(), "AddLearner");
 }
 
 #[test]
@@ -676,7 +676,7 @@ fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
     let mut world = World::of(3);
     world.list.pop();
     world.silence(2);
-    assert_eq!(world.step(), "grant");
+    assert_eq!(world.step(), "Grant");
     let Next::Act(Step::AddLearner { peer_urls, .. }) = world.next() else {
         panic!("{}", world.said());
     };
@@ -685,37 +685,34 @@ fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
 
 #[test]
 fn every_condition_is_a_reason_of_its_own() {
-    assert_eq!(refused(|_| {}), "grant");
-    assert_eq!(refused(|w| w.facts.mode = Mode::Off), "wait off");
+    assert_eq!(refused(|_| {}), "Grant");
+    assert_eq!(refused(|w| w.facts.mode = Mode::Off), "wait Off");
     assert_eq!(
         refused(|w| w.facts.membership = MembershipBy::Owner),
-        "wait owner"
+        "wait Owner"
     );
-    assert_eq!(refused(|w| w.facts.rolling_out = true), "wait rollout");
-    assert_eq!(
-        refused(|w| w.facts.versions.clear()),
-        "wait version-unknown"
-    );
+    assert_eq!(refused(|w| w.facts.rolling_out = true), "wait Rollout");
+    assert_eq!(refused(|w| w.facts.versions.clear()), "wait VersionUnknown");
     let defective = |w: &mut World| w.facts.versions = vec!["3.5.19".parse().unwrap()];
-    assert_eq!(refused(defective), "wait defect");
-    assert_eq!(refused(|w| w.silence(1)), "wait not-all-serving");
+    assert_eq!(refused(defective), "wait Defect");
+    assert_eq!(refused(|w| w.silence(1)), "wait NotAllServing");
     assert_eq!(
         refused(|w| w.observation.pods[1].terminating = true),
-        "wait terminating"
+        "wait Terminating"
     );
     let readiness = |w: &mut World| w.observation.policy.evidence = EvidenceMode::Readiness;
-    assert_eq!(refused(readiness), "wait no-live-evidence");
+    assert_eq!(refused(readiness), "wait NoLiveEvidence");
     let nobody = |w: &mut World| w.facts.request = Some("etcd-7".into());
-    assert_eq!(refused(nobody), "wait no-such-member");
+    assert_eq!(refused(nobody), "wait NoSuchMember");
     let learner = |w: &mut World| w.list[1].learner = true;
-    assert_eq!(refused(learner), "wait learner");
+    assert_eq!(refused(learner), "wait Learner");
     let granted = |w: &mut World| {
         let by = String::new();
         w.grants = w
             .grants
             .issue(&"etcd-1".into(), Permitted::Replace, by, String::new());
     };
-    assert_eq!(refused(granted), "wait granted");
+    assert_eq!(refused(granted), "wait Granted");
     let deleted = |w: &mut World| {
         let (by, uid) = (String::new(), "uid-2".into());
         let what = Permitted::Delete {
@@ -726,7 +723,7 @@ fn every_condition_is_a_reason_of_its_own() {
     };
     assert_eq!(
         refused(deleted),
-        "wait granted",
+        "wait Granted",
         "its pod may be on its way out"
     );
     let remaining = Duration::from_secs(3);
@@ -734,7 +731,7 @@ fn every_condition_is_a_reason_of_its_own() {
         w.facts.request = Some("etcd-0".into());
         w.facts.handover = Handover::Resting { remaining };
     };
-    assert_eq!(refused(resting), "wait leadership");
+    assert_eq!(refused(resting), "wait Leadership");
 }
 
 /// The claim of a dead member was deleted and then its pod, both with permission. The new pod is
@@ -760,14 +757,14 @@ fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
             difference: Difference::NewClaim,
         };
         let mut steps = Vec::new();
-        while steps.len() < 20 && steps.last().is_none_or(|said| said != "settle") {
+        while steps.len() < 20 && steps.last().is_none_or(|said| said != "Settle") {
             steps.push(world.step());
-            if steps.last().unwrap() == "wait joining" {
+            if steps.last().unwrap() == "wait Joining" {
                 world.start(0);
             }
         }
-        assert_eq!(steps.first().unwrap(), "grant", "{steps:?}");
-        assert_eq!(steps.last().unwrap(), "settle", "{steps:?}");
+        assert_eq!(steps.first().unwrap(), "Grant", "{steps:?}");
+        assert_eq!(steps.last().unwrap(), "Settle", "{steps:?}");
         assert_eq!(world.grants.iter().count(), 0);
     }
 }
@@ -776,7 +773,7 @@ fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
 fn a_cluster_of_fewer_than_three_voters_cannot_replace_one() {
     let mut world = World::of(2);
     world.facts.request = Some("etcd-1".into());
-    assert_eq!(world.said(), "wait too-few-voters");
+    assert_eq!(world.said(), "wait TooFewVoters");
 }
 
 #[test]
@@ -784,16 +781,16 @@ fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_noth
     let mut world = World::of(3);
     world.facts.membership = MembershipBy::Sidecar;
     let steps = [world.step(), world.step(), world.step()];
-    assert_eq!(steps, ["grant", "delete-claim", "delete-pod"]);
+    assert_eq!(steps, ["Grant", "DeleteClaim", "DeletePod"]);
     world.facts.held_pods.clear();
-    assert_eq!(world.said(), "wait joining");
+    assert_eq!(world.said(), "wait Joining");
     // The sidecar removes the member, adds it and promotes it.
     world.list[2].id = MemberId(9);
     world.start(0);
     let probe = &mut world.observation.round.probes[2];
     probe.status.as_mut().unwrap().learner = false;
     (probe.read, probe.members) = (Ok(()), Ok(Vec::new()));
-    assert_eq!(world.said(), "settle");
+    assert_eq!(world.said(), "Settle");
 }
 
 #[test]
@@ -807,9 +804,9 @@ fn without_lease_and_backup_a_sidecar_would_start_a_new_cluster() {
             }
         })
     };
-    assert_eq!(by_pod(false, false), "wait no-trace");
-    assert_eq!(by_pod(true, false), "grant");
-    assert_eq!(by_pod(false, true), "grant");
+    assert_eq!(by_pod(false, false), "wait NoTrace");
+    assert_eq!(by_pod(true, false), "Grant");
+    assert_eq!(by_pod(false, true), "Grant");
 }
 
 #[test]
@@ -831,14 +828,14 @@ fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
     world.recreate();
     world.observation.pods[2].recorded_id = Some(MemberId(3));
     let steps = [world.step(), world.step(), world.step(), world.step()];
-    assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
+    assert_eq!(steps, ["Grant", "RemoveMember", "AddLearner", "Release"]);
 }
 
 /// The new member has started once, so etcd knows its new id by name.
 fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
     let mut world = World::started();
     if promoted {
-        assert_eq!(world.step(), "promote");
+        assert_eq!(world.step(), "Promote");
     }
     world.silence(2);
     world.recreate();
@@ -848,13 +845,13 @@ fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
 #[test]
 fn a_new_member_that_loses_its_volume_again_gives_up_its_new_id_too() {
     let steps = [
-        "renew",
-        "remove-member",
-        "add-learner",
-        "delete-claim",
-        "delete-pod",
-        "release",
-        "wait joining",
+        "Renew",
+        "RemoveMember",
+        "AddLearner",
+        "DeleteClaim",
+        "DeletePod",
+        "Release",
+        "wait Joining",
     ];
     assert_eq!(rejoining(false, 7), steps, "a learner");
     assert_eq!(rejoining(true, 7), steps, "a voter");
@@ -870,14 +867,14 @@ fn unrecorded() -> World {
 #[test]
 fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
     let mut world = unrecorded();
-    assert_eq!(world.step(), "record-volume");
+    assert_eq!(world.step(), "RecordVolume");
     assert_eq!(world.facts.recorded[&TARGET.into()], MemberId(9));
-    assert_eq!(world.step(), "promote");
+    assert_eq!(world.step(), "Promote");
     // Its pod goes before the replacement is settled, and comes back on the recorded volume.
     world.recreate_pod(false);
-    assert_eq!(world.said(), "wait joining");
+    assert_eq!(world.said(), "wait Joining");
     world.start(0);
-    assert_eq!(world.said(), "settle");
+    assert_eq!(world.said(), "Settle");
 }
 
 #[test]
@@ -885,7 +882,7 @@ fn where_the_data_is_on_no_claim_any_more_no_volume_is_waited_for() {
     let mut world = unrecorded();
     world.facts.claims.clear();
     world.facts.record.as_mut().unwrap().old_claim = None;
-    assert_eq!(world.said(), "promote");
+    assert_eq!(world.said(), "Promote");
 }
 
 #[test]
@@ -903,21 +900,21 @@ fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
     assert_eq!(
         steps,
         [
-            "renew",
-            "remove-member",
-            "add-learner",
-            "delete-claim",
-            "delete-pod"
+            "Renew",
+            "RemoveMember",
+            "AddLearner",
+            "DeleteClaim",
+            "DeletePod"
         ]
     );
     assert_ne!(world.claim_uid(), used, "it would never start there");
-    assert_eq!(world.step(), "release");
+    assert_eq!(world.step(), "Release");
 }
 
 #[test]
 fn a_new_claim_on_which_etcd_never_comes_up_is_given_up_as_well() {
     let mut world = World::begun_under_the_removed_id();
-    assert_eq!(world.said(), "wait joining", "it may still come up");
+    assert_eq!(world.said(), "wait Joining", "it may still come up");
     let failing = world.pod().uid.clone();
     world.facts.failing_pods.insert(failing);
     world.gives_up_its_claim_and_joins();
@@ -930,7 +927,7 @@ fn a_new_claim_on_which_etcd_runs_and_never_joins_is_given_up_after_the_progress
     let mut world = World::begun_under_the_removed_id();
     let deadline = world.snapshot().policy.progress_deadline;
     world.pod().up_for = Some(deadline / 2);
-    assert_eq!(world.said(), "wait joining", "it may still come up");
+    assert_eq!(world.said(), "wait Joining", "it may still come up");
     world.pod().up_for = Some(deadline);
     world.gives_up_its_claim_and_joins();
 }
@@ -940,18 +937,18 @@ fn a_claim_on_which_the_new_member_has_started_stays_however_often_it_ends() {
     let mut world = World::started();
     let failing = world.pod().uid.clone();
     world.facts.failing_pods.insert(failing);
-    assert_eq!(world.said(), "promote");
+    assert_eq!(world.said(), "Promote");
     world.silence(2);
-    assert_eq!(world.said(), "wait joining");
+    assert_eq!(world.said(), "wait Joining");
 }
 
 #[test]
 fn a_rollout_holds_up_the_replacement_of_a_member_that_serves_and_of_no_other() {
     let mut world = World::of(3);
     world.facts.rolling_out = true;
-    assert_eq!(world.said(), "wait rollout");
+    assert_eq!(world.said(), "wait Rollout");
     world.silence(2);
-    assert_eq!(world.said(), "grant", "the rollout waits for it");
+    assert_eq!(world.said(), "Grant", "the rollout waits for it");
 }
 
 #[test]
@@ -959,10 +956,10 @@ fn a_volume_that_fails_under_the_new_member_is_given_up_as_the_old_one_was() {
     let mut world = World::started();
     world.silence(2);
     world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
-    assert_eq!(world.said(), "delete-claim");
+    assert_eq!(world.said(), "DeleteClaim");
     world.claim_is("c2-new", true);
     world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = false;
-    assert_eq!(world.said(), "delete-pod");
+    assert_eq!(world.said(), "DeletePod");
 }
 
 /// As where the budget is deleted in the middle of a replacement.
@@ -976,7 +973,7 @@ fn a_learner_whose_record_is_gone_is_promoted_and_one_that_lost_its_data_is_repl
         world
     };
     let mut world = forgotten();
-    assert_eq!(world.said(), "promote");
+    assert_eq!(world.said(), "Promote");
     world.facts.mode = Mode::Off;
     assert_eq!(world.said(), "nothing");
     let mut world = forgotten();
@@ -995,7 +992,7 @@ fn a_learner_whose_record_is_gone_is_promoted_and_one_that_lost_its_data_is_repl
     // The new budget has seen two voters.
     world.observation.expected.voters = 2;
     world.facts.request = Some(TARGET.into());
-    assert_eq!(world.said(), "grant");
+    assert_eq!(world.said(), "Grant");
 }
 
 #[test]
@@ -1005,7 +1002,7 @@ fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created(
         world.step();
     }
     world.pod().containers = Containers::Creating;
-    assert_eq!(world.said(), "delete-claim");
+    assert_eq!(world.said(), "DeleteClaim");
     let deletion = ClaimDeletion {
         claim: "data-etcd-2".into(),
         members: vec![TARGET.into()],
@@ -1121,7 +1118,7 @@ fn while_the_old_and_the_new_one_are_listed_a_refusal_waits_and_undoes_nothing()
         ..old
     });
     world.facts.rolling_out = true;
-    assert_eq!(world.said(), "wait rollout");
+    assert_eq!(world.said(), "wait Rollout");
 }
 
 #[test]
@@ -1134,16 +1131,16 @@ fn where_the_pod_changes_the_member_list_only_the_first_delete_is_judged_again()
     let mut world = by_pod();
     world.step();
     world.facts.rolling_out = true;
-    assert_eq!(world.said(), "undo rollout");
+    assert_eq!(world.said(), "undo Rollout");
     world.facts.rolling_out = false;
     world.step();
     world.facts.rolling_out = true;
-    assert_eq!(world.said(), "delete-pod");
+    assert_eq!(world.said(), "DeletePod");
     let mut without_a_claim = by_pod();
     without_a_claim.facts.claims.clear();
     without_a_claim.step();
     without_a_claim.facts.rolling_out = true;
-    assert_eq!(without_a_claim.said(), "undo rollout");
+    assert_eq!(without_a_claim.said(), "undo Rollout");
 }
 
 #[test]
@@ -1154,12 +1151,12 @@ fn a_claim_or_a_pod_that_goes_again_is_waited_for() {
     }
     let claim = world.facts.claims.clone();
     world.facts.claims.get_mut(&TARGET.into()).unwrap().state = ClaimState::Gone;
-    assert_eq!(world.said(), "wait recreation");
+    assert_eq!(world.said(), "wait Recreation");
     world.facts.claims = claim;
     world.pod().terminating = true;
-    assert_eq!(world.said(), "wait recreation");
+    assert_eq!(world.said(), "wait Recreation");
     world.pod().terminating = false;
-    assert_eq!(world.said(), "release");
+    assert_eq!(world.said(), "Release");
 }
 
 #[test]
@@ -1167,8 +1164,8 @@ fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
     let replaced = |change: &dyn Fn(&mut World)| {
         let mut world = World::of(3);
         let mut steps = 0;
-        while world.facts.record.is_none() || world.said() != "settle" {
-            if world.step() == "wait joining" {
+        while world.facts.record.is_none() || world.said() != "Settle" {
+            if world.step() == "wait Joining" {
                 world.start(0);
             }
             steps += 1;
@@ -1217,7 +1214,7 @@ fn steps_and_refusals_tell_what_they_know() {
         let told = Refusal::NotShown { data }.to_string();
         assert!(told.contains(says), "{told}");
     }
-    assert_eq!(Proof::VolumeLost.slug(), "volume-lost");
+    assert_eq!(Proof::VolumeLost.slug(), "VolumeLost");
     let mut world = World::of(3);
     world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
     let Next::Act(step) = world.next() else {
@@ -1305,8 +1302,8 @@ fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
         }
         world.said()
     };
-    assert_eq!(said(MembershipBy::Gate), "wait peer-urls-unknown");
-    assert_eq!(said(MembershipBy::Sidecar), "grant");
+    assert_eq!(said(MembershipBy::Gate), "wait PeerURLsUnknown");
+    assert_eq!(said(MembershipBy::Sidecar), "Grant");
 }
 
 /// A cluster whose members have their data in their pods.
@@ -1342,15 +1339,15 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
     assert_eq!(world.said(), "nothing");
     world.loses_its_pod();
     let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
-    assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
+    assert_eq!(steps, ["Grant", "RemoveMember", "AddLearner", "Release"]);
     world.start(0);
     let steps: Vec<String> = (0..3).map(|_| world.step()).collect();
-    assert_eq!(steps, ["record-volume", "promote", "settle"]);
+    assert_eq!(steps, ["RecordVolume", "Promote", "Settle"]);
 
     let mut kept = in_pods();
     kept.facts.replaces_in_pod = false;
     kept.loses_its_pod();
-    assert_eq!(kept.said(), "wait off");
+    assert_eq!(kept.said(), "wait Off");
 }
 
 #[test]
@@ -1360,16 +1357,16 @@ fn a_member_with_its_data_in_its_pod_is_replaced_on_request_without_a_claim() {
     world.facts.request = Some(TARGET.into());
     let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
     let expected = [
-        "grant",
-        "remove-member",
-        "add-learner",
-        "delete-pod",
-        "release",
+        "Grant",
+        "RemoveMember",
+        "AddLearner",
+        "DeletePod",
+        "Release",
     ];
     assert_eq!(steps, expected);
     world.start(0);
     let steps: Vec<String> = (0..3).map(|_| world.step()).collect();
-    assert_eq!(steps, ["record-volume", "promote", "settle"]);
+    assert_eq!(steps, ["RecordVolume", "Promote", "Settle"]);
 }
 
 #[test]
@@ -1379,7 +1376,7 @@ fn a_member_that_has_another_name_than_its_pod_is_promoted() {
         listed.name = "m2".into();
     }
     let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
-    assert_eq!(steps, ["promote", "settle"]);
+    assert_eq!(steps, ["Promote", "Settle"]);
 }
 
 impl World {
@@ -1405,7 +1402,7 @@ impl World {
 fn a_member_that_ends_on_its_data_is_replaced_after_a_while() {
     let mut world = World::unasked(Mode::Auto);
     world.ends_over_and_over(2, Exit::ByItself, 14);
-    assert_eq!(world.said(), "wait may-recover");
+    assert_eq!(world.said(), "wait MayRecover");
     world.ends_over_and_over(2, Exit::ByItself, 15);
     let Next::Act(Step::Grant { record, proof }) = world.next() else {
         panic!("{:?}", world.next());
@@ -1420,9 +1417,9 @@ fn a_member_that_ends_on_its_data_is_replaced_after_a_while() {
 fn a_member_that_ends_on_its_data_is_replaced_at_once_on_request() {
     let mut world = World::unasked(Mode::Manual);
     world.ends_over_and_over(2, Exit::ByItself, 1);
-    assert_eq!(world.said(), "wait not-requested");
+    assert_eq!(world.said(), "wait NotRequested");
     world.facts.request = Some(TARGET.into());
-    assert_eq!(world.said(), "grant");
+    assert_eq!(world.said(), "Grant");
 }
 
 #[test]
@@ -1459,7 +1456,7 @@ fn a_member_that_ends_on_its_data_waits_until_all_others_serve() {
     world.list = world.observation.round.probes[0].members.clone().unwrap();
     world.ends_over_and_over(2, Exit::ByItself, 600);
     world.silence(4);
-    assert_eq!(world.said(), "wait not-all-serving");
+    assert_eq!(world.said(), "wait NotAllServing");
 }
 
 #[test]
