@@ -70,8 +70,8 @@ pub const PREVIOUS_UPDATE_STRATEGY: &str = "quorumgate.io/previous-update-strate
 /// Annotation on a budget: the update revision whose rollout may go on without quorum.
 pub const PROCEED_WITHOUT_QUORUM: &str = "quorumgate.io/proceed-without-quorum";
 
-/// Annotation on a budget: the update revision that is rolled out although the preflight found faults
-/// in its template.
+/// Annotation on a budget: the update revision that is rolled out although the preflight found
+/// faults in its template.
 pub const PROCEED: &str = "quorumgate.io/proceed";
 
 /// Annotation on a budget: every new value asks for one defragmentation of all members.

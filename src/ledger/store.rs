@@ -1,13 +1,14 @@
 //! Reads and writes of budgets. Every read is uncached, and every write is a compare-and-swap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client};
+use serde_json::Value;
 
 use super::due::{self, Due, due};
 use super::error::LedgerError;
@@ -94,25 +95,43 @@ impl Ledger {
         any.map(drop).map_err(LedgerError::listing)
     }
 
-    /// The other clusters whose budgets report this etcd cluster id, uncached (rule 8).
+    /// The other clusters whose budgets report this etcd cluster id and may guard members of this
+    /// one, uncached (rule 8). The id of a cluster follows from its settings, so anybody can run a
+    /// copy under it: one in another namespace guards members of this one only if it records a pod
+    /// of a member that has none here.
     pub async fn sharing(
         &self,
-        cluster: &ClusterRef,
+        page: &Page,
         id: ClusterId,
     ) -> Result<Vec<ClusterRef>, LedgerError> {
-        let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
+        let own = page.status().map_or(&[][..], |status| &status.members);
+        let elsewhere = own.iter().filter(|member| member.pod.is_none());
+        let elsewhere: BTreeSet<&str> = elsewhere
+            .filter_map(|member| member.member_id.as_deref())
+            .collect();
+        // A budget that cannot be read is named like the others.
+        let kind = ApiResource::erase::<QuorumDisruptionBudget>(&());
+        let budgets: Api<DynamicObject> = Api::all_with(self.client.clone(), &kind);
         let same_id = ListParams::default().fields(&format!("status.clusterID={id}"));
-        // Only names are asked for, so a budget that cannot be read is named like the others.
         let mut others = Vec::new();
-        let found = lists::each_metadata(&budgets, &same_id, |budget| {
-            let at = budget.metadata;
-            others.push(ClusterRef::new(
-                at.namespace.unwrap_or_default(),
-                at.name.unwrap_or_default(),
-            ));
+        let found = lists::each(&budgets, &same_id, |budget| {
+            let at = &budget.metadata;
+            let other = ClusterRef::new(
+                at.namespace.clone().unwrap_or_default(),
+                at.name.clone().unwrap_or_default(),
+            );
+            let is_here = other.namespace == page.cluster.namespace;
+            let members = budget.data.pointer("/status/members");
+            let mut members = members.and_then(Value::as_array).into_iter().flatten();
+            let has_one = members.any(|member| {
+                let id = member["memberID"].as_str();
+                member["pod"].is_string() && id.is_some_and(|id| elsewhere.contains(id))
+            });
+            if other != page.cluster && (is_here || own.is_empty() || has_one) {
+                others.push(other);
+            }
         });
         found.await.map_err(LedgerError::listing)?;
-        others.retain(|other| other != cluster);
         Ok(others)
     }
 

@@ -83,7 +83,7 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
 }
 
 /// The StatefulSet that gives its pods such names, if one does.
-pub(super) fn giver_of(pod: &PodName) -> Option<String> {
+pub fn giver_of(pod: &PodName) -> Option<String> {
     match orphan(pod.as_str()) {
         Belonging::Orphan { of } => Some(of),
         Belonging::ToSet { .. } | Belonging::Foreign => None,

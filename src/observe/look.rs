@@ -284,7 +284,7 @@ impl Observer {
                 .sharing(page)
                 .instrument(step!("budgets of the same etcd"));
             view.learn_sharing(Box::pin(list).await?);
-            snapshot.circumstances.shared_with = view.shared_with(page);
+            snapshot.circumstances.shared_with = view.shared_with();
         }
         let all_here = snapshot.has_all_members_here();
         self.memory().keep_all_here(&page.cluster, all_here);

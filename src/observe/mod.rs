@@ -58,7 +58,7 @@ mod view;
 mod ways;
 
 pub use advice::advice;
-pub use belonging::{is_stateful_set, named_after};
+pub use belonging::{giver_of, is_stateful_set, named_after};
 pub use bound_node::bound_to;
 pub use claim_note::ClaimNote;
 pub use claims::{ClaimIdentity, PodData};

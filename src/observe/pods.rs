@@ -88,6 +88,7 @@ fn ready(pod: &PodObject) -> Option<&PodCondition> {
     ready.find(|condition| condition.status == "True")
 }
 
-fn revision(pod: &PodObject) -> Option<String> {
+/// The revision of the StatefulSet by which its controller made the pod.
+pub(super) fn revision(pod: &PodObject) -> Option<String> {
     pod.metadata.labels.as_ref()?.get(names::REVISION).cloned()
 }

@@ -1,4 +1,5 @@
-//! What the preflight of a rollout compares: etcd in the template, and the members that run.
+//! The two sides that the preflight of a rollout compares: etcd in the template, and the members
+//! that run.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -14,7 +15,8 @@ use crate::plan::{EtcdSettings, RunningMember, TemplateEtcd, Version};
 use crate::quorum::evidence::{Round, Target};
 
 impl ClusterView {
-    /// etcd in the StatefulSet's template. `None` where it cannot be told which container is etcd's.
+    /// etcd in the StatefulSet's template. `None` where it cannot be told which container is
+    /// etcd's.
     pub fn template_etcd(&self) -> Option<TemplateEtcd> {
         let spec: &PodSpec = self.pod_template()?;
         let container = EtcdContainer::of(spec, self.etcd_container()).certain()?;

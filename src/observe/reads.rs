@@ -203,7 +203,7 @@ impl Observer {
             return Ok(Vec::new());
         };
         let list = async {
-            let sharing = self.ledger().sharing(&page.cluster, id).await;
+            let sharing = self.ledger().sharing(page, id).await;
             sharing.map_err(ObserveError::Ledger)
         };
         in_time("the budgets", list).await

@@ -84,16 +84,27 @@ pub fn is_held(pod: &Pod) -> bool {
 }
 
 impl ClusterView {
-    /// The first of these pods that exists, waits for a node and would start on the next claim: the
-    /// identity guard holds only pods that are created without their claim.
+    /// The first of these pods that would start on the next claim, because the identity guard holds
+    /// only pods that are created without their claim: it waits for a node, or the StatefulSet has
+    /// yet to create it for a member whose volume is on record.
     pub fn waiting_pod(&self, page: &Page, pods: &[PodName]) -> Option<PodName> {
         let by_gate = membership(page.budget(), self.stateful_set()) == MembershipBy::Gate;
         let is_guarded = by_gate && page.cluster_id().is_some();
-        let waits = |name: &&PodName| {
-            self.pod(name).is_some_and(|pod| {
+        let records = page.volume_records();
+        let is_wanted = |name: &PodName| {
+            let set = self.stateful_set();
+            let set = set.filter(|set| set.metadata.deletion_timestamp.is_none());
+            set.zip(Ordinal::of(name)).is_some_and(|(set, Ordinal(n))| {
+                let Ordinal(first) = first_ordinal(set);
+                (first..first.saturating_add(replicas(set))).contains(&n)
+            })
+        };
+        let waits = |name: &&PodName| match self.pod(name) {
+            None => is_wanted(name) && records.contains_key(*name),
+            Some(pod) => {
                 let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
                 node.is_none() && pod.metadata.deletion_timestamp.is_none() && !is_held(pod)
-            })
+            }
         };
         pods.iter().find(waits).filter(|_| is_guarded).cloned()
     }

@@ -224,14 +224,17 @@ impl ClusterView {
         self.objects.trust
     }
 
-    /// `spec.replicas`. If the StatefulSet is gone, the last recorded number, or the number of
-    /// pods.
+    /// `spec.replicas`. If the StatefulSet is gone, the last recorded number, or the number of the
+    /// pods that it has made.
     pub fn replicas(&self, page: &Page) -> u32 {
         if let Some(set) = &self.objects.set {
             return teardown::replicas(set);
         }
-        let pods = u32::try_from(self.objects.pods.len()).unwrap_or(u32::MAX);
-        page.expected.replicas.max(pods)
+        // Anybody can make a pod of a name that looks like theirs.
+        let pods = self.objects.pods.iter();
+        let made = pods.filter(|pod| pods::revision(pod).is_some()).count();
+        let made = u32::try_from(made).unwrap_or(u32::MAX);
+        page.expected.replicas.max(made)
     }
 
     /// The surroundings of a request for `target`, or of the cluster without a target.
@@ -241,7 +244,7 @@ impl ClusterView {
             scope: Scope::Enrolled,
             teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, Some(pod)))),
             valid_override: pod.and_then(|_| self.valid_override(page, pod)),
-            shared_with: self.shared_with(page),
+            shared_with: self.shared_with(),
             ledger: self.objects.trust,
             forces_new_cluster: self.forces_new_cluster(),
             disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
@@ -276,15 +279,9 @@ impl ClusterView {
         overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)
     }
 
-    /// Another budget that may guard members of this etcd cluster. A budget in another namespace is
-    /// ignored if every recorded member had a pod here.
-    pub(super) fn shared_with(&self, page: &Page) -> Option<ClusterRef> {
-        let members = page.status().map_or(&[][..], |status| &status.members);
-        let all_here = !members.is_empty() && members.iter().all(|m| m.pod.is_some());
-        let mut claims = self.objects.sharing.iter().flatten();
-        claims
-            .find(|other| !all_here || other.namespace == self.cluster.namespace)
-            .cloned()
+    /// Another budget that may guard members of this etcd cluster.
+    pub(super) fn shared_with(&self) -> Option<ClusterRef> {
+        self.objects.sharing.iter().flatten().next().cloned()
     }
 
     /// The defects of invalid overrides for the pod.

@@ -47,6 +47,9 @@ struct ClusterLoop {
     operations: Operations,
     reports: Reports,
     upkeep: Upkeep,
+    /// Whether the last look was for the report alone. The next one is for the operations, however
+    /// long looks and reports take.
+    only_reported: bool,
 }
 
 /// The next time for something, and whether it was asked for since the last.
@@ -129,6 +132,7 @@ impl ClusterLoop {
             operations: Operations::default(),
             reports: Reports::default(),
             upkeep: Upkeep::default(),
+            only_reported: false,
         }
     }
 
@@ -181,7 +185,8 @@ impl ClusterLoop {
             GivenUp::None
         };
         let is_overdue = self.reports.since_shown(asked) > Some(UNSHOWN);
-        let is_report_due = leads && is_overdue && run.leading.now();
+        let is_report_due = leads && is_overdue && !self.only_reported && run.leading.now();
+        self.only_reported = is_report_due;
         let (stepped, reports) = match given_up {
             GivenUp::Settled => return Ok(Duration::ZERO),
             _ if is_report_due => (false, Vec::new()),

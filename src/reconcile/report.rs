@@ -365,7 +365,7 @@ impl ReportFacts<'_> {
             serving,
             majority,
             in_flight,
-            is_untrusted: _,
+            is_withheld: _,
         } = tolerance;
         let mut text = format!(
             "{serving} of {voters} voters serve without an open permission to go, {majority} are needed"
@@ -508,7 +508,9 @@ impl ReportFacts<'_> {
 
     fn ledger_trusted(&self) -> Verdict {
         let kind = condition::LEDGER_TRUSTED;
-        let because = self.untrusted_because.unwrap_or("the budget is new");
+        let because = self
+            .untrusted_because
+            .unwrap_or("the budget is new, or the API server did not ask the gate for a while");
         match self.trust {
             Trust::Trusted => (
                 kind,
@@ -590,9 +592,10 @@ impl ReportFacts<'_> {
 }
 
 /// The conditions that `Ready` sums up, the one that explains the others first.
-const SUMMED_UP: [&str; 7] = [
+const SUMMED_UP: [&str; 8] = [
     condition::GATE_ACTIVE,
     condition::EVIDENCE_LIVE,
+    condition::CLUSTER_ID_CONSISTENT,
     condition::QUORUM_HEALTHY,
     condition::DATA_INTACT,
     condition::ALARMS_CLEAR,

@@ -145,7 +145,8 @@ impl Run {
         };
         let mut others = self.watches.same_etcd(id);
         others.retain(|other| *other != page.cluster);
-        Some(others)
+        // Whether they guard members of this one, only their whole budgets say.
+        others.is_empty().then_some(others)
     }
 
     /// Whether the status of a cluster shows a state whose duration a rule needs.

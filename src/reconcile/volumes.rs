@@ -18,11 +18,12 @@ use super::look::Look;
 use super::run::Run;
 use crate::api::{DataPlace, EtcdDirectories, names};
 use crate::causes::causes;
+use crate::ledger::Page;
 use crate::observe::{ClaimNote, InitialState, guarded_since, membership};
 use crate::plan::replacement::MembershipBy;
 use crate::quorum::{
-    ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecords, confirmed_list,
-    record_volumes, unrecorded_volumes,
+    ClusterId, ClusterRef, HeldData, HeldVolumes, Member, MemberId, PodName, VolumeRecords,
+    confirmed_list, record_volumes, unrecorded_volumes,
 };
 use crate::telemetry::events::{Notice, Severity};
 
@@ -222,6 +223,23 @@ async fn write_notes(
     Ok(found.len() == all)
 }
 
+/// Tells that a member serves under its old id on a volume that was never its own: its pod was
+/// created without the gate. It has all data again from the others.
+fn tell_refilled(run: &Run, page: &Page, pod: &PodName, id: MemberId) {
+    let ClusterRef { namespace, name } = &page.cluster;
+    run.events.notify(Notice {
+        regarding: page.budget().object_ref(&()),
+        severity: Severity::Warning,
+        reason: "RefilledUnderOldID".to_owned(),
+        action: "Observe",
+        note: format!(
+            "{pod} began on another volume and serves under its old id {id}. The others gave it their \
+             data; a write that it had acknowledged just before may be counted twice. To have it join \
+             anew: kubectl -n {namespace} annotate qdb {name} quorumgate.io/replace={id} --overwrite"
+        ),
+    });
+}
+
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is
 /// recorded at a later look.
 pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
@@ -273,6 +291,9 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
         if before.is_some_and(|before| before.volume != record.volume) {
             let (id, volume) = (record.id, &record.volume.volume_id);
             info!(%cluster, %pod, member = %id, ?volume, "member serves on another volume");
+            if before.is_some_and(|before| before.id == id && !before.volume.is_in_pod()) {
+                tell_refilled(run, page, pod, id);
+            }
         }
     }
     (after != records).then_some(after)

@@ -132,6 +132,15 @@ impl RolloutState<'_> {
             .then_some(WaitingOn::Revision)
     }
 
+    /// The faults of the template, unless a person lets exactly this revision go on with them.
+    pub(super) fn held_by_preflight(&self) -> Option<WaitingOn> {
+        let revision = self.snapshot.update_revision.clone().unwrap_or_default();
+        let findings = self.desired.findings.clone();
+        let is_accepted = self.desired.accepted_findings.as_ref() == Some(&revision);
+        let holds = !findings.is_empty() && !is_accepted;
+        holds.then_some(WaitingOn::Preflight { findings, revision })
+    }
+
     /// Step 1: whether every pod above the partition exists, is not terminating, and has the update
     /// revision.
     pub(super) fn is_done(&self) -> bool {

@@ -4,9 +4,7 @@
 //! that member more than a restart: a version that cannot read the data, another data directory, a
 //! limit that kills it under load. They are in the template from the beginning.
 
-use super::rollout_state::RolloutState;
 use super::version::{Defect, Version};
-use super::waiting::WaitingOn;
 use crate::quorum::PodName;
 
 /// The settings of etcd in a pod or a template, as far as its container states them. Two are
@@ -30,9 +28,9 @@ pub struct RunningMember {
     pub pod: PodName,
     /// The version that it reports.
     pub version: Option<Version>,
-    /// Its resident memory, in bytes. Read only where the template lowers the limit.
+    /// The resident memory, in bytes. Read only where the template lowers the limit.
     pub memory: Option<u64>,
-    /// Its settings.
+    /// The settings.
     pub settings: EtcdSettings,
 }
 
@@ -125,7 +123,7 @@ pub enum Finding {
     TooLittleMemory {
         /// The pod.
         pod: PodName,
-        /// Its resident memory, in bytes.
+        /// The resident memory, in bytes.
         uses: u64,
         /// The limit of the template, in bytes.
         limit: u64,
@@ -229,17 +227,6 @@ fn too_little_memory(template: &TemplateEtcd, member: &RunningMember) -> Option<
     let (uses, limit) = (member.memory?, template.memory_limit?);
     let pod = member.pod.clone();
     (uses > limit).then_some(Finding::TooLittleMemory { pod, uses, limit })
-}
-
-impl RolloutState<'_> {
-    /// The faults of the template, unless a person lets exactly this revision go on with them.
-    pub(super) fn held_by_preflight(&self) -> Option<WaitingOn> {
-        let revision = self.snapshot.update_revision.clone().unwrap_or_default();
-        let findings = self.desired.findings.clone();
-        let is_accepted = self.desired.accepted_findings.as_ref() == Some(&revision);
-        let holds = !findings.is_empty() && !is_accepted;
-        holds.then_some(WaitingOn::Preflight { findings, revision })
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use crate::quorum::{EvidenceMode, Membership};
 
 impl RolloutState<'_> {
     /// The reason why no serving member may go, whatever `maxUnavailable` says: an updated member
-    /// takes too long to serve or has not served for long enough, or a new member has to join first.
+    /// takes too long to serve or has not served for long enough, or a new member has to join
+    /// first.
     pub(super) fn held(&self) -> Option<WaitingOn> {
         self.overdue()
             .or_else(|| self.learner())

@@ -37,9 +37,10 @@ pub struct Tolerance {
     pub majority: u32,
     /// The pods with an open grant.
     pub in_flight: Vec<PodName>,
-    /// Whether the ledger is not trusted: grants that it does not show may be open, so no serving
-    /// member may go (rule 9).
-    pub is_untrusted: bool,
+    /// Whether no serving member may go although quorum would allow it: the ledger is not trusted,
+    /// so grants that it does not show may be open (rule 9), or another budget guards the same
+    /// members (rule 8).
+    pub is_withheld: bool,
 }
 
 impl Tolerance {
@@ -51,7 +52,7 @@ impl Tolerance {
 
     /// The number of serving voters that may go now.
     pub fn disruptions_allowed(&self) -> u32 {
-        if self.is_untrusted {
+        if self.is_withheld {
             return 0;
         }
         self.serving.saturating_sub(self.majority)
@@ -67,7 +68,8 @@ impl Snapshot {
             serving: self.serving(grants, None),
             majority: majority(voters),
             in_flight: in_flight(grants, None),
-            is_untrusted: self.circumstances.ledger != Trust::Trusted,
+            is_withheld: self.circumstances.ledger != Trust::Trusted
+                || self.circumstances.shared_with.is_some(),
         }
     }
 
@@ -181,17 +183,26 @@ mod tests {
     }
 
     #[test]
+    fn rule_8_what_a_shared_cluster_may_lose_is_nothing() {
+        let mut cluster = Snapshot::assemble(&crate::quorum::example::healthy("etcd", 3));
+        let grants = Grants::default();
+        assert_eq!(cluster.tolerance(&grants).disruptions_allowed(), 1);
+        cluster.circumstances.shared_with = Some(crate::quorum::ClusterRef::new("b", "copy"));
+        assert_eq!(cluster.tolerance(&grants).disruptions_allowed(), 0);
+    }
+
+    #[test]
     fn while_the_ledger_is_untrusted_nothing_that_serves_may_go() {
         let trusted = Tolerance {
             voters: 5,
             serving: 5,
             majority: 3,
             in_flight: Vec::new(),
-            is_untrusted: false,
+            is_withheld: false,
         };
         assert_eq!(trusted.disruptions_allowed(), 2);
         let untrusted = Tolerance {
-            is_untrusted: true,
+            is_withheld: true,
             ..trusted
         };
         assert_eq!(untrusted.disruptions_allowed(), 0);

@@ -257,8 +257,10 @@ pub enum Reason {
         why: String,
     },
     /// Members that would leave are still in etcd's list, and nobody announced the change.
-    #[display("etcd still lists the members of {}; to repair one of them, replace it (annotation quorumgate.io/replace on the budget); to have fewer, remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in{}", list(members), explain(ignored.as_deref()))]
+    #[display("etcd still lists the members of {}; to repair one of them, replace it (annotation quorumgate.io/replace on the budget); to have fewer, remove them first (`etcdctl member remove`), or announce it: kubectl -n {} annotate statefulset {} quorumgate.io/intent=scale-in{}", list(members), cluster.namespace, cluster.name, explain(ignored.as_deref()))]
     MembersListed {
+        /// The cluster.
+        cluster: ClusterRef,
         /// The pods of these members.
         members: Vec<PodName>,
         /// The reason why an announcement that exists does not count.
@@ -705,6 +707,7 @@ mod tests {
     fn a_refused_scale_in_leads_to_the_replacement_and_says_what_announces_it() {
         let listed = |ignored: Option<&str>| {
             let reason = Reason::MembersListed {
+                cluster: ClusterRef::new("db", "etcd"),
                 members: vec!["etcd-2".into()],
                 ignored: ignored.map(str::to_owned),
             };

@@ -24,7 +24,8 @@ use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
 use crate::observe::{
-    Change, EtcdContainer, JOINING, Observer, StartGuard, bound_to, is_stateful_set, joining,
+    Change, EtcdContainer, JOINING, Observer, StartGuard, bound_to, giver_of, is_stateful_set,
+    joining,
 };
 use crate::quorum::{ClusterRef, PodName};
 
@@ -113,9 +114,18 @@ pub(in crate::admission) async fn asked(
     let may_read = reads.allowed_in(namespace).is_ok();
     let patch = match stateful_set_of(&pod.metadata).filter(|_| may_read) {
         Some(set) => {
-            let changed = changes(&pod, set, namespace, &subject.name, enrolment);
+            let changed = changes(&pod, &set, namespace, &subject.name, enrolment);
             // The pod is created in any case: a missing member does harm.
             let changed = timeout_at(context.deadline, changed).await;
+            if changed.is_err() {
+                let because = "the API server did not answer in time";
+                warn!(
+                    namespace,
+                    pod = subject.name,
+                    because,
+                    "pod starts unguarded"
+                );
+            }
             changed
                 .unwrap_or_default()
                 .filter(|patch| !patch.is_empty())
@@ -233,13 +243,14 @@ fn joins(at: &[String; 3], container: &Container, change: Change) -> Patch {
     }
 }
 
-/// The StatefulSet that manages the pod.
-fn stateful_set_of(pod: &Metadata) -> Option<&str> {
+/// The StatefulSet that manages the pod. For a pod that nothing manages, the one that gives such
+/// names: a pod made by hand in the place of a member starts as that member.
+fn stateful_set_of(pod: &Metadata) -> Option<String> {
     let owners = pod.owner_references.as_deref().unwrap_or_default();
-    let set = owners
-        .iter()
-        .find(|owner| owner.controller && is_stateful_set(&owner.api_version, &owner.kind))?;
-    Some(set.name.as_str())
+    match owners.iter().find(|owner| owner.controller) {
+        None => giver_of(&PodName::new(&*pod.name)),
+        Some(owner) => is_stateful_set(&owner.api_version, &owner.kind).then(|| owner.name.clone()),
+    }
 }
 
 fn needs_word(pod: &Metadata) -> bool {
@@ -281,6 +292,25 @@ mod tests {
         );
         let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
         assert_eq!(annotated(json!({"metadata": {"annotations": own}})), own);
+    }
+
+    #[test]
+    fn a_pod_that_nothing_manages_is_that_of_the_set_which_gives_such_names() {
+        let set = |name: &str, owner: Option<(&str, &str)>| {
+            let owners = owner.map(|(kind, version)| {
+                json!([{"kind": kind, "apiVersion": version, "name": "owner", "uid": "u",
+                    "controller": true}])
+            });
+            let metadata = json!({"name": name, "ownerReferences": owners});
+            stateful_set_of(&serde_json::from_value(metadata).unwrap())
+        };
+        assert_eq!(set("etcd-0", None).as_deref(), Some("etcd"));
+        for no_ordinal in ["etcd", "etcd-01", "etcd-a", ""] {
+            assert_eq!(set(no_ordinal, None), None, "{no_ordinal}");
+        }
+        let of_set = set("etcd-0", Some(("StatefulSet", "apps/v1")));
+        assert_eq!(of_set.as_deref(), Some("owner"));
+        assert_eq!(set("etcd-0", Some(("Job", "batch/v1"))), None);
     }
 
     #[test]

@@ -329,15 +329,16 @@ async fn a_second_budget_for_one_etcd_cluster_is_found() {
         })
     };
     api.put(other, budget("def"));
-    let id = read(&ledger).await.cluster_id().unwrap();
-    assert_eq!(ledger.sharing(&cluster(), id).await.unwrap(), []);
+    let page = read(&ledger).await;
+    let id = page.cluster_id().unwrap();
+    assert_eq!(ledger.sharing(&page, id).await.unwrap(), []);
     api.put(other, budget("abc"));
-    let sharing = ledger.sharing(&cluster(), id).await.unwrap();
+    let sharing = ledger.sharing(&page, id).await.unwrap();
     assert_eq!(sharing, [crate::quorum::ClusterRef::new("other", "copy")]);
     let mut unreadable = api.get(other).unwrap();
     unreadable["spec"] = json!({"enforcement": "SomedayMaybe"});
     api.put(other, unreadable);
-    let sharing = ledger.sharing(&cluster(), id).await.unwrap();
+    let sharing = ledger.sharing(&page, id).await.unwrap();
     assert_eq!(sharing, [crate::quorum::ClusterRef::new("other", "copy")]);
 }
 

@@ -752,6 +752,40 @@ async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
     assert_eq!(look.view.circumstances(&page, None).shared_with, copy);
 }
 
+/// Names, peer URLs and token make the id, so a copy needs nothing of the cluster.
+#[tokio::test]
+async fn a_copy_of_a_cluster_in_another_namespace_counts_only_for_members_without_a_pod_here() {
+    let member = |id: &str, pod: Option<&str>| json!({"name": id, "memberID": id, "pod": pod, "role": "Voter", "serving": true});
+    let copy = |namespace: &str, members: Value| {
+        let site = Site::new();
+        let here = json!([member("a", Some("etcd-0")), member("b", None)]);
+        site.put_budget(&json!({"status": {"clusterID": "c1", "members": here}}));
+        let other = budget_json(&json!({
+            "metadata": {"name": "copy", "namespace": namespace},
+            "spec": {"statefulSetName": "copy"},
+            "status": {"clusterID": "c1", "members": members},
+        }));
+        let path = format!(
+            "/apis/quorumgate.io/v1alpha1/namespaces/{namespace}/quorumdisruptionbudgets/copy"
+        );
+        site.api.put(&path, other);
+        site
+    };
+    for (namespace, members, counts) in [
+        ("other", json!([member("a", Some("etcd-0"))]), false),
+        ("other", json!([member("b", None)]), false),
+        ("other", json!([member("b", Some("witness-0"))]), true),
+        ("db", json!([member("a", Some("etcd-0"))]), true),
+    ] {
+        let site = copy(namespace, members.clone());
+        let page = site.page().await;
+        let now = site.observer.clock().instant();
+        let look = site.observer.look(&page, now).await.unwrap();
+        let shared = look.snapshot.circumstances.shared_with;
+        assert_eq!(shared.is_some(), counts, "{namespace}: {members}");
+    }
+}
+
 #[tokio::test]
 async fn a_look_at_leisure_takes_what_a_cache_says_of_rule_8_and_asks_where_none_does() {
     let site = Site::new();

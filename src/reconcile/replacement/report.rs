@@ -264,22 +264,25 @@ fn terminating(claims: &BTreeMap<PodName, MemberClaim>) -> Option<(&'static str,
 /// its watch.
 const LEARNT: SignedDuration = SignedDuration::from_secs(60);
 
+/// Whether the pod lacks the mark that the gate's webhook gives each new one.
+pub(super) fn is_unmarked(pod: &Pod) -> bool {
+    let annotations = pod.metadata.annotations.as_ref();
+    !annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT))
+}
+
 /// The words about pods that were created without the gate, whose webhook for new pods fails open.
 /// `guarded`: the creation of the budget.
 fn unasked(pods: &[Pod], guarded: Timestamp) -> Option<String> {
     let is_unasked = |pod: &&Pod| {
-        let metadata = &pod.metadata;
-        let made = metadata.creation_timestamp.as_ref();
-        let annotations = metadata.annotations.as_ref();
-        let is_marked = annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT));
-        made.is_some_and(|made| made.0 > guarded + LEARNT) && !is_marked
+        let made = pod.metadata.creation_timestamp.as_ref();
+        made.is_some_and(|made| made.0 > guarded + LEARNT) && is_unmarked(pod)
     };
     let pods = pods.iter().filter(is_unasked);
     let pods: Vec<&str> = pods.filter_map(|p| p.metadata.name.as_deref()).collect();
     (!pods.is_empty()).then(|| {
         format!(
-            " The gate did not answer in time when {} started, so nobody compared the volume with \
-             the one on record before.",
+            " The gate was not asked about {} in time when it was created, so nobody compared the \
+             volume with the one on record before.",
             pods.join(", ")
         )
     })
@@ -337,7 +340,7 @@ mod tests {
         assert_eq!(unasked(&pods, guarded), None);
         let pods = [pod("etcd-2", "2026-01-01T00:05:00Z", &json!({}))];
         let told = unasked(&pods, guarded).unwrap();
-        assert!(told.contains("when etcd-2 started"), "{told}");
+        assert!(told.contains("not asked about etcd-2"), "{told}");
     }
 
     #[test]

@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use kube::ResourceExt;
 
 use super::gather::{Input, some_serve};
+use super::report::is_unmarked;
 use super::step::Step;
 use crate::ledger::StatusUpdate;
-use crate::observe::{EtcdContainer, Observer, finding, joining};
-use crate::plan::replacement::expected_in;
-use crate::quorum::{PodName, PodUid, VolumeRecord};
+use crate::observe::{EtcdContainer, Observer, finding, is_held, joining};
+use crate::plan::replacement::{MembershipBy, expected_in};
+use crate::quorum::{Condition, PodName, PodUid, VolumeFinding, VolumeRecord};
 use crate::reconcile::look::{Look, ReconcileError};
 use crate::reconcile::operation::Turn;
 
@@ -35,7 +36,7 @@ pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<S
         on_its_own || begun.contains(uid.as_str())
     };
     let Some((pod, uid)) = input.held.iter().find(may_start) else {
-        return start_anew(observer, look, some_serve);
+        return start_anew(observer, look, some_serve).or_else(|| guard_anew(look, input));
     };
     let (pod, uid) = (pod.clone(), uid.clone());
     let set = view.stateful_set();
@@ -81,6 +82,44 @@ fn start_anew(observer: &Observer, look: &Look, some_serve: bool) -> Option<Step
     }
     let all = view.pods().iter().filter_map(ResourceExt::uid);
     Some(Step::BeginAnew(all.map(PodUid::new).collect()))
+}
+
+/// The creation anew of a pod that was created without the gate, on another volume than its
+/// member's, and whose member does not serve: it would come back under its old identity without its
+/// data. The next pod waits, as this one should have.
+fn guard_anew(look: &Look, input: &Input) -> Option<Step> {
+    let Look {
+        page,
+        view,
+        snapshot,
+        ..
+    } = look;
+    let facts = &input.facts;
+    let is_guarded = facts.membership == MembershipBy::Gate
+        && page.cluster_id().is_some()
+        && !page.budget().only_warns()
+        && facts.record.is_none();
+    let begins_empty = |pod: &&Pod| {
+        let name = PodName::new(pod.name_any());
+        let claim = facts.claims.get(&name);
+        let takes_part = snapshot.member(&name).is_some_and(|member| {
+            member.serves_quorum() || member.condition == Condition::Learning
+        });
+        is_unmarked(pod)
+            && pod.metadata.deletion_timestamp.is_none()
+            && !is_held(pod)
+            && !takes_part
+            && facts.recorded.contains_key(&name)
+            && matches!(
+                claim.map(|claim| &claim.volume),
+                Some(VolumeFinding::Wrong { .. })
+            )
+    };
+    let pod = view.pods().iter().find(begins_empty);
+    let pod = pod.filter(|_| is_guarded)?;
+    let uid = PodUid::new(pod.metadata.uid.clone()?);
+    let pod = PodName::new(pod.name_any());
+    Some(Step::CreateAnew { pod, uid })
 }
 
 /// Records the volume of a member that etcd expects in a pod, before the pod starts. It may be

@@ -425,6 +425,11 @@ fn ready_sums_up_whether_the_cluster_is_healthy_and_guarded() {
         }
     });
     assert_eq!(said(&below), pair("False", "BelowMajority"));
+    let shared = ready_after(|seen, _| {
+        let other = ClusterRef::new("b", "other");
+        seen.snapshot.circumstances.shared_with = Some(other);
+    });
+    assert_eq!(said(&shared), pair("False", "SharedCluster"));
     let unprotected = ready_after(|_, before| {
         before.conditions = vec![Shown {
             type_: condition::DATA_PROTECTED.into(),

@@ -18,7 +18,7 @@ use crate::quorum::PodName;
 use crate::reconcile::strategy::kind;
 use crate::strategy::ON_DELETE;
 
-/// What was watched and found beside the snapshot.
+/// The facts that were watched and found beside the snapshot.
 pub(super) struct Watched {
     /// The findings of the preflight.
     pub(super) findings: Vec<Finding>,

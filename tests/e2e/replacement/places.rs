@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, EmptyDirVolumeSource, PersistentVolume, PersistentVolumeClaim,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, ResourceExt as _};
 use quorumgate::api::DataPlace;
+use quorumgate::api::names::IDENTITY;
 use quorumgate_testbed::etcd_cluster::{EtcdVersion, Storage};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
@@ -394,7 +398,10 @@ async fn is_held_by_variable(world: World, key: &'static str, value: &str) -> Re
     let map = Setting::create(&world, key, "").await?;
     let mut told = template(&world).await?;
     let from = json!([{"configMapRef": {"name": Setting::MAP}}]);
-    told["spec"]["containers"][0]["envFrom"] = from;
+    let container = told.pointer_mut("/spec/containers/0");
+    let container = container.and_then(Value::as_object_mut);
+    let container = container.context("no container")?;
+    container.insert("envFrom".to_owned(), from);
     let old = pod_uids(&world).await?;
     set_template(&world, &told).await?;
     all_anew(&world, &old).await?;
@@ -548,5 +555,52 @@ async fn a_claim_is_not_deleted_under_a_pod_that_waits_for_a_node() -> Result<()
     }
     finished(&world, "etcd-2").await?;
     is_whole_without(&world, id).await?;
+    world.close().await
+}
+
+/// Nothing manages such a pod, and it starts as the member whose name it has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bare_pod_in_the_place_of_a_member_waits_without_its_volume() -> Result<()> {
+    let world = World::new("bare-pod").await?;
+    recorded(&world).await?;
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let orphans = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    sets.delete("etcd", &orphans).await?;
+    let mut pod = world.pods().get("etcd-0").await?;
+    eventually(SOON, "no StatefulSet owns etcd-0", || async {
+        let owners = world.pods().get("etcd-0").await?.metadata.owner_references;
+        ensure!(owners.is_none_or(|owners| owners.is_empty()), "not yet");
+        Ok(())
+    })
+    .await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+    eventually(SOON, "etcd-0 is gone", || async {
+        let pod = world.pods().get_opt("etcd-0").await?;
+        ensure!(pod.is_none(), "not yet");
+        Ok(())
+    })
+    .await?;
+
+    pod.metadata = ObjectMeta {
+        name: Some("etcd-0".to_owned()),
+        labels: Some([("app".to_owned(), "etcd".to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    pod.status = None;
+    let spec = pod.spec.as_mut().context("no spec")?;
+    spec.node_name = None;
+    for volume in spec.volumes.iter_mut().flatten() {
+        if volume.persistent_volume_claim.take().is_some() {
+            volume.empty_dir = Some(EmptyDirVolumeSource::default());
+        }
+    }
+    let created = world.pods().create(&PostParams::default(), &pod).await?;
+    let gates = created.spec.and_then(|spec| spec.scheduling_gates);
+    let gates = gates.context("it starts")?;
+    ensure!(gates.iter().any(|gate| gate.name == IDENTITY), "{gates:?}");
+    world.has_to_wait("etcd-1", &["etcd-0"]).await?;
     world.close().await
 }

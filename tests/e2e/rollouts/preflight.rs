@@ -11,10 +11,9 @@ use super::template::{change_by, current_image, image, patch_set, revision};
 use super::told::{finished, waits_on};
 use crate::world::World;
 
-/// A change of etcd's container in the template.
-fn etcd(change: Value) -> Value {
-    let mut container = change;
-    container["name"] = json!("etcd");
+/// The change of etcd's resources in the template.
+fn resources(resources: &Value) -> Value {
+    let container = json!({"name": "etcd", "resources": resources});
     json!({"spec": {"template": {"spec": {"containers": [container]}}}})
 }
 
@@ -34,16 +33,16 @@ async fn what_the_template_shows_holds_a_rollout_before_its_first_member() -> Re
     let world = on_delete("preflight", |etcd| etcd).start().await?;
     let watched = Watched::begin(&world).await?;
     let (good, now) = (revision(&world).await?, current_image(&world).await?);
-    let older = EtcdVersion::V3_5.image()?;
+    let lower = EtcdVersion::V3_5.image()?;
     let too_little = json!({"limits": {"memory": "1Mi"}});
     for (bad, finding) in [
-        (image(&older), "a downgrade"),
-        (etcd(json!({"resources": too_little})), "MiB of memory"),
+        (image(&lower), "a downgrade"),
+        (resources(&too_little), "MiB of memory"),
     ] {
         let bad = change_by(&world, bad).await?;
         finds(&world, &bad, finding).await?;
         patch_set(&world, image(&now)).await?;
-        patch_set(&world, etcd(json!({"resources": null}))).await?;
+        patch_set(&world, resources(&Value::Null)).await?;
         finished(&world, &good).await?;
     }
     let order = watched.end(&world, GAP).await?;
@@ -56,7 +55,7 @@ async fn an_accepted_revision_is_rolled_out_with_its_findings() -> Result<()> {
     let world = on_delete("preflight-go", |etcd| etcd).start().await?;
     let watched = Watched::begin(&world).await?;
     let too_little = json!({"limits": {"memory": "1Mi"}});
-    let target = change_by(&world, etcd(json!({"resources": too_little}))).await?;
+    let target = change_by(&world, resources(&too_little)).await?;
     for named in ["another", target.as_str()] {
         finds(&world, &target, "MiB of memory").await?;
         let proceed = json!({"metadata": {"annotations": {"quorumgate.io/proceed": named}}});

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quorumgate::judge::{DryRun, Ground};
 use quorumgate::quorum::stateful_set::{Change, Ordinals};
-use quorumgate::quorum::{Basis, Reason, Waiver};
+use quorumgate::quorum::{Basis, ClusterRef, Reason, Waiver};
 use serde_json::json;
 
 use super::door::{Door, World, allow, deny, fixture, with, without, yes};
@@ -187,6 +187,7 @@ async fn a_scale_in_of_members_that_etcd_lists_is_403() {
     let door = Door::new(World {
         set_judgement: Box::new(|_| {
             deny(Reason::MembersListed {
+                cluster: ClusterRef::new("db", "etcd"),
                 members: vec!["etcd-main-3".into()],
                 ignored: None,
             })

@@ -175,6 +175,7 @@ fn scale_in(facts: &Facts) -> Verdict {
     match &facts.listed {
         Listed::Members(members) if members.is_empty() => granted(Basis::MembersRemoved),
         Listed::Members(members) => Verdict::Deny(Reason::MembersListed {
+            cluster: facts.set.clone(),
             members: members.clone(),
             ignored: facts.ignored.clone(),
         }),

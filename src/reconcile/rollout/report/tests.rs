@@ -49,7 +49,7 @@ fn a_rollout_begins_waits_steps_and_ends() {
     let waiting = status.rollout.clone().unwrap().waiting_on.unwrap();
     assert_eq!(
         (waiting.reason.as_str(), waiting.since),
-        ("revision", Some(at(10)))
+        ("Revision", Some(at(10)))
     );
 
     let made = RolloutReport {

@@ -98,7 +98,7 @@ fn said(observation: &Observation, grants: &Grants, facts: &Facts) -> String {
             Step::Grant { pod, .. } | Step::MoveLeader { pod, .. } | Step::Begin { pod } => {
                 format!("{} {}", step.slug(), pod.name)
             }
-            Step::Settle { pod } => format!("settle {pod}"),
+            Step::Settle { pod } => format!("Settle {pod}"),
             Step::GiveUp { pod, because } => format!("GiveUp {pod} {}", because.slug()),
         },
     }
