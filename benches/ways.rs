@@ -113,7 +113,7 @@ async fn in_place(etcd: &EtcdCluster, round: usize) -> Result<()> {
         let served = status
             .defragmentations
             .iter()
-            .filter(|run| run.request.as_ref() == Some(&request) && run.finished.is_some());
+            .filter(|run| run.request.as_ref() == Some(&request) && run.completion_time.is_some());
         let served = served.count();
         ensure!(
             served == etcd.pod_names().len() && status.grants.is_empty(),

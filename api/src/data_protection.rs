@@ -99,15 +99,10 @@ pub struct ReplacementStatus {
     /// The reason: the proof that its data is lost, or `Requested`.
     pub reason: String,
     /// When the permission was given.
-    #[serde(rename = "startTime")]
-    pub started: Time,
+    pub start_time: Time,
     /// When the new voter served. Absent while the replacement is under way.
-    #[serde(
-        default,
-        rename = "completionTime",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub finished: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
     /// Member id that is removed from etcd, hexadecimal. Absent if etcd did not list the member.
     #[serde(
         default,

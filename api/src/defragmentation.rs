@@ -85,28 +85,18 @@ pub struct DefragmentationStatus {
     /// The reason why the member was due.
     pub reason: String,
     /// When the call was made.
-    #[serde(rename = "startTime")]
-    pub started: Time,
+    pub start_time: Time,
     /// When the member served again. Absent while it runs, and where nobody saw its end.
-    #[serde(
-        default,
-        rename = "completionTime",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub finished: Option<Time>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
     /// How long the call took, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_milliseconds: Option<i64>,
     /// Size of the database before.
-    #[serde(rename = "sizeBeforeBytes")]
-    pub size_before: i64,
+    pub size_before_bytes: i64,
     /// Size of the database after, in bytes.
-    #[serde(
-        default,
-        rename = "sizeAfterBytes",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub size_after: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_after_bytes: Option<i64>,
     /// Value of the annotation that asked for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,

@@ -46,9 +46,8 @@ pub struct CauseStatus {
     /// User that was last given the permission.
     pub by: String,
     /// Time of that permission by the clock of the replica that gave it, for information only.
-    #[serde(rename = "time")]
     #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub time: String,
     /// See [`GrantStatus::unknown`].
     #[serde(flatten)]
     #[schemars(skip)]

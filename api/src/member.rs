@@ -35,26 +35,14 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<i64>,
     /// Size of the member's database in bytes.
-    #[serde(
-        default,
-        rename = "dbSizeBytes",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub db_size: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size_bytes: Option<i64>,
     /// Bytes of the database that are in use. A defragmentation frees the rest.
-    #[serde(
-        default,
-        rename = "dbSizeInUseBytes",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub db_size_in_use: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size_in_use_bytes: Option<i64>,
     /// Space quota of the database in bytes. Absent where this version of etcd does not report it.
-    #[serde(
-        default,
-        rename = "dbSizeQuotaBytes",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub db_size_quota: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub db_size_quota_bytes: Option<i64>,
     /// Where the member has its data: on a claim of its own (`Claim`), on one that others have
     /// their data on, too (`SharedClaim`), in a directory of its node (`Node`), in its pod (`Pod`),
     /// or nobody can tell (`Unknown`). Absent for an external member.

@@ -18,17 +18,13 @@ pub struct RolloutStatus {
     #[serde(default)]
     pub targets: i32,
     /// Time at which the rollout began.
-    #[serde(default, rename = "startTime", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
-    pub started: Option<Time>,
+    pub start_time: Option<Time>,
     /// Time at which the rollout ended. Absent while it is under way.
-    #[serde(
-        default,
-        rename = "completionTime",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
-    pub finished: Option<Time>,
+    pub completion_time: Option<Time>,
     /// Reason why the rollout waits. Absent while it acts and when it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WaitingStatus")]
@@ -48,9 +44,9 @@ pub struct WaitingStatus {
     /// Reason as a sentence, for people.
     pub message: String,
     /// Time since which the rollout has waited for this.
-    #[serde(default, rename = "startTime", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
-    pub since: Option<Time>,
+    pub start_time: Option<Time>,
 }
 
 /// A step of a rollout.
@@ -64,7 +60,7 @@ pub struct StepStatus {
     /// Why it was this pod's turn.
     pub because: String,
     /// Time of the step.
-    #[serde(default, rename = "time", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
-    pub at: Option<Time>,
+    pub time: Option<Time>,
 }

@@ -140,9 +140,8 @@ pub struct RecordedDelete {
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub keeps_claims: bool,
     /// Time of the permission, by the clock of the replica that gave it.
-    #[serde(rename = "time")]
     #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub time: String,
 }
 
 /// A scale-in that was allowed, or a move of the ordinals. The pods of the ordinals that left may
@@ -158,9 +157,8 @@ pub struct RecordedScaleIn {
     /// User that asked for the scale-in.
     pub by: String,
     /// Time of the permission, by the clock of the replica that gave it.
-    #[serde(rename = "time")]
     #[schemars(extend("format" = "date-time"))]
-    pub at: String,
+    pub time: String,
 }
 
 /// Consecutive ordinals.

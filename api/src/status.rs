@@ -236,13 +236,12 @@ pub struct LogEndStatus {
 #[serde(rename_all = "camelCase")]
 pub struct DataLossStatus {
     /// When the gate found the loss.
-    #[serde(rename = "detectionTime")]
-    pub since: Time,
+    pub detection_time: Time,
     /// Cluster id that was on record, hexadecimal.
     #[serde(rename = "clusterID")]
     pub cluster_id: String,
     /// Cluster id as which the members serve, hexadecimal, if that is another one.
-    #[serde(default, rename = "servesAs", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serves_as: Option<String>,
     /// Raft index that was on record.
     pub reached: i64,

@@ -216,7 +216,7 @@ async fn story(stage: &Stage) -> Result<()> {
                     format!("         {updated} of {targets} are up to date, {leader} leads");
                 tell(count, &mut last_count);
             }
-            if rollout.finished.is_some() {
+            if rollout.completion_time.is_some() {
                 return Ok(());
             }
         }

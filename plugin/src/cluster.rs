@@ -455,12 +455,12 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
                 "Replace" => "to be replaced",
                 other => other,
             };
-            let since = cause.at.parse::<Timestamp>();
-            let since = since.map_or_else(|_| cause.at.clone(), |at| ago(&Time(at)));
+            let since = cause.time.parse::<Timestamp>();
+            let since = since.map_or_else(|_| cause.time.clone(), |at| ago(&Time(at)));
             Permitted {
                 reason: cause.kind.clone(),
                 by: cause.by.clone(),
-                time: cause.at.clone(),
+                time: cause.time.clone(),
                 message: format!("permitted {what}, asked by {}, {since}", cause.by),
             }
         });
@@ -543,7 +543,7 @@ impl Rollout {
         let waiting = progress.and_then(|progress| progress.waiting_on.as_ref());
         let state = match progress {
             _ if done => RolloutState::Complete,
-            Some(progress) if progress.finished.is_some() => RolloutState::Complete,
+            Some(progress) if progress.completion_time.is_some() => RolloutState::Complete,
             Some(_) if paused => RolloutState::Paused,
             Some(_) if waiting.is_some() => RolloutState::Waiting,
             Some(_) => RolloutState::Progressing,
@@ -560,7 +560,7 @@ impl Rollout {
             waits_for: waiting.filter(|_| open).map(|waiting| Waiting {
                 reason: waiting.reason.clone(),
                 message: waiting.message.clone(),
-                since: waiting.since.clone(),
+                since: waiting.start_time.clone(),
             }),
             last_step: progress
                 .and_then(|p| p.last_step.as_ref())
@@ -568,7 +568,7 @@ impl Rollout {
                     action: step.action.clone(),
                     pod: step.pod.clone(),
                     message: step.because.clone(),
-                    time: step.at.clone(),
+                    time: step.time.clone(),
                 }),
         }
     }

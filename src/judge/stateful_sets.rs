@@ -127,7 +127,7 @@ impl SetCase<'_> {
         let deps = self.evaluation.deps;
         let uid = found.uid.clone();
         let by = self.question.asker.name.clone();
-        let at = deps.clock.now().to_string();
+        let time = deps.clock.now().to_string();
         let (from, to) = match self.question.change {
             Change::Delete => {
                 let keeps_claims = basis == Basis::NobodyServes && page.is_formed();
@@ -135,7 +135,7 @@ impl SetCase<'_> {
                     uid,
                     by,
                     keeps_claims,
-                    at,
+                    time,
                 };
                 let recorded = deps.ledger().admit_delete(page, admitted).await;
                 return recorded.map(|(_, proof)| proof);
@@ -145,7 +145,7 @@ impl SetCase<'_> {
                     uid,
                     by,
                     keeps_claims: false,
-                    at,
+                    time,
                 };
                 let recorded = deps.ledger().admit_hibernation(page, admitted).await;
                 return recorded.map(|(_, proof)| proof);
@@ -163,7 +163,7 @@ impl SetCase<'_> {
             stateful_set_uid: uid,
             ordinals: OrdinalRange::covering(taken),
             by,
-            at,
+            time,
         };
         let recorded = deps.ledger().admit_scale_in(page, admitted).await;
         recorded.map(|(_, proof)| proof)

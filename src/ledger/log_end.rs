@@ -39,7 +39,7 @@ impl Page {
     fn accepts(&self, loss: &DataLossStatus) -> bool {
         let value = self.budget().annotations().get(ACCEPT_DATA_LOSS);
         let accepted: Option<Timestamp> = value.and_then(|value| value.trim().parse().ok());
-        accepted.is_some_and(|accepted| accepted.as_second() == loss.since.0.as_second())
+        accepted.is_some_and(|accepted| accepted.as_second() == loss.detection_time.0.as_second())
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn write(
         && !is_accepted
     {
         status.data_loss = Some(DataLossStatus {
-            since: Time(at),
+            detection_time: Time(at),
             cluster_id: lost.cluster.to_string(),
             serves_as: (lost.serves_as != lost.cluster).then(|| lost.serves_as.to_string()),
             reached: signed(lost.reached),

@@ -180,7 +180,7 @@ impl Page {
         let mut all = self.status()?.replacements.iter();
         all.find(|one| {
             let permitted = || self.grants.permit_replacement(&PodName::new(&one.member));
-            one.finished.is_none() && permitted()
+            one.completion_time.is_none() && permitted()
         })
     }
 

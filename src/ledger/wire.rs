@@ -220,7 +220,7 @@ fn read_cause(member: &str, entry: &CauseStatus) -> Result<Cause, String> {
         timeout_seconds,
         seq,
         by,
-        at,
+        time,
         unknown,
     } = entry;
     nothing_unknown(member, unknown)?;
@@ -246,7 +246,7 @@ fn read_cause(member: &str, entry: &CauseStatus) -> Result<Cause, String> {
         what,
         seq: natural("seq", *seq)?,
         by: by.clone(),
-        at: at.clone(),
+        at: time.clone(),
     })
 }
 
@@ -269,7 +269,7 @@ fn write_cause(cause: &Cause) -> Result<CauseStatus, String> {
         timeout_seconds: None,
         seq: integer(*seq)?,
         by: by.clone(),
-        at: at.clone(),
+        time: at.clone(),
         unknown: BTreeMap::new(),
     };
     match what {

@@ -61,7 +61,7 @@ impl Evictions {
     /// The evictions of the present rollout, if there is one.
     pub(super) fn of(budget: &QuorumDisruptionBudget) -> Self {
         let told = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
-        let under_way = told.is_some_and(|rollout| rollout.finished.is_none());
+        let under_way = told.is_some_and(|rollout| rollout.completion_time.is_none());
         match budget.spec.rollout.removal {
             Some(Removal::EvictHealthy) if under_way => Self::Rollout,
             Some(Removal::EvictHealthy | Removal::Delete) | None => Self::None,

@@ -106,7 +106,7 @@ pub(super) fn handover(run: &Run, look: &Look, is_refused: bool) -> Handover {
 /// Whether a rollout is under way, by the gate or by the StatefulSet controller.
 pub(super) fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
     let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
-    let ours = rollout.is_some_and(|r| r.target.is_some() && r.finished.is_none());
+    let ours = rollout.is_some_and(|r| r.target.is_some() && r.completion_time.is_none());
     let status = set.and_then(|set| set.status.as_ref());
     let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
     ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)

@@ -61,7 +61,7 @@ impl Replacement {
     fn is_open(run: &Run, cluster: &ClusterRef) -> bool {
         let budget = run.watches.budgets.of(cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
-        status.is_some_and(|s| s.replacements.iter().any(|r| r.finished.is_none()))
+        status.is_some_and(|s| s.replacements.iter().any(|r| r.completion_time.is_none()))
     }
 
     /// Whether the claims were not looked at for their period.

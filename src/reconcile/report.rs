@@ -159,7 +159,7 @@ impl ReportFacts<'_> {
             return (kind, Is::Unknown, "NoLeader", text.into());
         };
         let accept = loss.map_or_else(String::new, |loss| {
-            let since = loss.since.0.strftime("%Y-%m-%dT%H:%M:%SZ");
+            let since = loss.detection_time.0.strftime("%Y-%m-%dT%H:%M:%SZ");
             format!(
                 "; find out why and restore it, or accept the loss: kubectl -n {namespace} annotate \
                  --overwrite qdb {name} {ACCEPT_DATA_LOSS}={since}"
@@ -322,9 +322,9 @@ impl ReportFacts<'_> {
             why: self.why(member),
             revision: pod.and_then(|pod| pod.revision.clone()),
             lag: member.lag.and_then(bytes),
-            db_size: sizes.and_then(|sizes| bytes(sizes.db)),
-            db_size_in_use: sizes.and_then(|sizes| bytes(sizes.in_use)),
-            db_size_quota: sizes.and_then(|sizes| bytes(sizes.quota?)),
+            db_size_bytes: sizes.and_then(|sizes| bytes(sizes.db)),
+            db_size_in_use_bytes: sizes.and_then(|sizes| bytes(sizes.in_use)),
+            db_size_quota_bytes: sizes.and_then(|sizes| bytes(sizes.quota?)),
             data: member
                 .pod_name()
                 .and_then(|pod| self.places.get(pod).copied()),

@@ -293,7 +293,7 @@ fn state<'a>(
     ClusterState {
         enforced: !budget.only_warns(),
         open_grants: i64::try_from(status.grants.len()).unwrap_or(i64::MAX),
-        oldest_grant: causes.filter_map(|cause| cause.at.parse().ok()).min(),
+        oldest_grant: causes.filter_map(|cause| cause.time.parse().ok()).min(),
         conditions: conditions.collect(),
         backups: Vec::new(),
     }

@@ -315,7 +315,7 @@ async fn finished(cluster: &Cluster) -> Result<()> {
         let status = cluster.budget().await?.status.context("no status")?;
         let rollout = status.rollout.context("no rollout")?;
         ensure!(
-            rollout.target == target && rollout.finished.is_some(),
+            rollout.target == target && rollout.completion_time.is_some(),
             "{rollout:?}"
         );
         Ok(())

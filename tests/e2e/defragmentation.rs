@@ -150,7 +150,7 @@ async fn all_ran(world: &World, request: Option<&str>) -> Result<Vec<Defragmenta
         let runs: Vec<_> = runs(world).await?.into_values().collect();
         ensure!(runs.len() == world.etcd.pod_names().len(), "{runs:?}");
         let is_over = |run: &DefragmentationStatus| {
-            run.finished.is_some() && run.request.as_deref() == request
+            run.completion_time.is_some() && run.request.as_deref() == request
         };
         ensure!(runs.iter().all(is_over), "{runs:?}");
         Ok(runs)

@@ -534,7 +534,7 @@ pub(crate) async fn finished(world: &World, pod: &str) -> Result<ReplacementStat
     eventually(REPLACED, format!("{pod} is replaced"), || async {
         let replacement = replacement(world, pod).await?;
         let replacement = replacement.context("no replacement has begun")?;
-        ensure!(replacement.finished.is_some(), "{replacement:?}");
+        ensure!(replacement.completion_time.is_some(), "{replacement:?}");
         Ok(replacement)
     })
     .await

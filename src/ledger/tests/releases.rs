@@ -75,8 +75,7 @@ struct CauseBefore {
     rollout: Option<bool>,
     seq: i64,
     by: String,
-    #[serde(rename = "time")]
-    at: String,
+    time: String,
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
 }

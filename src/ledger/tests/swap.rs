@@ -289,7 +289,7 @@ async fn the_record_of_a_hibernation_ends_when_the_replicas_come_back() {
         uid: "set-1".into(),
         by: "anna".into(),
         keeps_claims: false,
-        at: "2026-11-27T10:00:00Z".into(),
+        time: "2026-11-27T10:00:00Z".into(),
     };
     let (mut page, _) = ledger.admit_hibernation(&page, admitted).await.unwrap();
     for (replicas, is_recorded) in [(3, true), (0, true), (3, false)] {
@@ -351,7 +351,7 @@ async fn admitted_deletes_are_remembered_once_each_and_not_without_end() {
             uid: format!("s{uid}"),
             by: "ann".into(),
             keeps_claims: false,
-            at: "noon".into(),
+            time: "noon".into(),
         };
         page = ledger.admit_delete(&page, admitted).await.unwrap().0;
     }

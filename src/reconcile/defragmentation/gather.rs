@@ -170,15 +170,15 @@ async fn of_member(
 fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
     let runs = &page.status()?.defragmentations;
     let last: &DefragmentationStatus = runs.iter().find(|run| run.member == pod.as_str())?;
-    let ended = last.finished.as_ref().unwrap_or(&last.started).0;
+    let ended = last.completion_time.as_ref().unwrap_or(&last.start_time).0;
     let natural = |number: i64| u64::try_from(number).unwrap_or_default();
     Some(LastRun {
         ended_ago: Duration::try_from(run.clock.now().duration_since(ended)).unwrap_or_default(),
         took: last
             .took_milliseconds
             .map(|took| Duration::from_millis(natural(took))),
-        size_before: natural(last.size_before),
-        size_after: last.size_after.map(natural),
+        size_before: natural(last.size_before_bytes),
+        size_after: last.size_after_bytes.map(natural),
         request: last.request.clone(),
     })
 }

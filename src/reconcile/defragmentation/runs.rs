@@ -21,11 +21,11 @@ pub(super) fn begun(
     DefragmentationStatus {
         member: pod.to_string(),
         reason: due.map_or("NotDueAnyMore", |due| due.slug()).into(),
-        started: time(now),
-        finished: None,
+        start_time: time(now),
+        completion_time: None,
         took_milliseconds: None,
-        size_before: integer(size),
-        size_after: None,
+        size_before_bytes: integer(size),
+        size_after_bytes: None,
         request: facts.request.clone(),
         error: None,
     }
@@ -44,9 +44,9 @@ pub(super) fn end(
     let Some(run) = runs.iter_mut().find(is_open) else {
         return;
     };
-    run.size_after = size.map(integer);
+    run.size_after_bytes = size.map(integer);
     if let Some(end) = end {
-        run.finished = Some(time(now));
+        run.completion_time = Some(time(now));
         run.took_milliseconds = i64::try_from(end.took.as_millis()).ok();
         run.error.clone_from(&end.error);
     }
@@ -59,7 +59,7 @@ pub(super) fn take_back(runs: &mut Vec<DefragmentationStatus>, pod: &PodName) {
 
 /// Whether nothing is known of the end of a run.
 fn is_open(run: &DefragmentationStatus) -> bool {
-    run.finished.is_none() && run.size_after.is_none()
+    run.completion_time.is_none() && run.size_after_bytes.is_none()
 }
 
 /// A time as the API server keeps it, in whole seconds.
@@ -79,11 +79,11 @@ mod tests {
         DefragmentationStatus {
             member: member.into(),
             reason: "Reclaim".into(),
-            started: time(Timestamp::UNIX_EPOCH),
-            finished: None,
+            start_time: time(Timestamp::UNIX_EPOCH),
+            completion_time: None,
             took_milliseconds: None,
-            size_before: 90,
-            size_after: None,
+            size_before_bytes: 90,
+            size_after_bytes: None,
             request: Some("now".into()),
             error: None,
         }
@@ -100,7 +100,7 @@ mod tests {
             Timestamp::UNIX_EPOCH,
         );
         let expected = DefragmentationStatus {
-            size_after: Some(40),
+            size_after_bytes: Some(40),
             ..open("etcd-1")
         };
         assert_eq!(runs, [open("etcd-0"), expected]);
@@ -112,7 +112,7 @@ mod tests {
         take_back(&mut runs, &"etcd-1".into());
         assert_eq!(runs, [open("etcd-0")]);
         let mut ended = vec![DefragmentationStatus {
-            finished: Some(time(Timestamp::UNIX_EPOCH)),
+            completion_time: Some(time(Timestamp::UNIX_EPOCH)),
             ..open("etcd-1")
         }];
         let before = ended.clone();

@@ -65,17 +65,17 @@ fn defragmentation(
     let size = |bytes: i64| u64::try_from(bytes).ok();
     let time = |at: &Time| UnixTime(at.0.as_second());
     LastDefragmentation {
-        start_time: time(&last.started),
-        end_time: last.finished.as_ref().map(time),
-        status: match (&last.finished, &last.error) {
+        start_time: time(&last.start_time),
+        end_time: last.completion_time.as_ref().map(time),
+        status: match (&last.completion_time, &last.error) {
             (Some(_), None) => Some(RunStatus::Succeeded),
             (Some(_), Some(_)) => Some(RunStatus::Failed),
             (None, _) => (!is_open).then_some(RunStatus::Failed),
         },
         reason: Some(last.reason.clone()),
         message: last.error.clone(),
-        initial_db_size: size(last.size_before),
-        final_db_size: last.size_after.and_then(size),
+        initial_db_size: size(last.size_before_bytes),
+        final_db_size: last.size_after_bytes.and_then(size),
     }
 }
 
@@ -121,11 +121,11 @@ mod tests {
         let last = DefragmentationStatus {
             member: "etcd-1".into(),
             reason: "Reclaim".into(),
-            started: at(5),
-            finished: finished.then(|| at(9)),
+            start_time: at(5),
+            completion_time: finished.then(|| at(9)),
             took_milliseconds: None,
-            size_before: 90,
-            size_after: finished.then_some(40),
+            size_before_bytes: 90,
+            size_after_bytes: finished.then_some(40),
             request: None,
             error: error.map(str::to_owned),
         };

@@ -246,7 +246,7 @@ async fn settle(turn: &Turn<'_>, input: &Input, pod: &PodName) -> Result<Applied
     settle::replacement(turn, pod, Replacement::Serves, |all, volumes| {
         let own = |one: &&mut ReplacementStatus| one.member == pod.as_str();
         if let Some(own) = all.iter_mut().find(own) {
-            own.finished = Some(now);
+            own.completion_time = Some(now);
         }
         match record {
             Some(record) => drop(volumes.insert(pod.clone(), record)),
@@ -270,7 +270,7 @@ pub(super) async fn undo(turn: &Turn<'_>, pod: &PodName) -> Result<Applied, Reco
         return Ok(Applied::Deferred);
     }
     settle::replacement(turn, pod, Replacement::Undone, |all, _| {
-        all.retain(|one| one.member != pod.as_str() || one.finished.is_some());
+        all.retain(|one| one.member != pod.as_str() || one.completion_time.is_some());
     })
     .await?;
     Ok(Applied::Done)

@@ -63,7 +63,7 @@ pub(super) fn requested(page: &Page) -> Option<&str> {
     let mut all = page.status().into_iter().flat_map(|s| &s.replacements);
     let is_served = all.any(|one| {
         let old = one.old_member_id.as_ref().and_then(|id| id.parse().ok());
-        one.finished.is_some() && old == id && id.is_some()
+        one.completion_time.is_some() && old == id && id.is_some()
     });
     (!value.is_empty() && !is_served).then_some(value)
 }

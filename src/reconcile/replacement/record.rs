@@ -31,8 +31,8 @@ pub(super) fn begun(record: &Record, proof: Option<&Proof>, now: Timestamp) -> R
     ReplacementStatus {
         member: record.member.to_string(),
         reason: proof.map_or("Requested", Proof::slug).to_owned(),
-        started: time(now),
-        finished: None,
+        start_time: time(now),
+        completion_time: None,
         old_member_id: record.old_id.map(|id| id.to_string()),
         old_claim_uid: record.old_claim.clone(),
         old_pod_uid: record.old_pod.as_ref().map(ToString::to_string),

@@ -554,7 +554,7 @@ fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
     let before = QuorumDisruptionBudgetStatus {
         data_loss: Some(DataLossStatus {
             serves_as: None,
-            since: Time(jiff::Timestamp::UNIX_EPOCH),
+            detection_time: Time(jiff::Timestamp::UNIX_EPOCH),
             cluster_id: "abc".into(),
             reached: 5000,
             found: 8,

@@ -43,7 +43,7 @@ impl RolloutReport {
         let done = self.done;
         let progress = self.progress;
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
-        let begins = !same || (before.finished.is_some() && !done);
+        let begins = !same || (before.completion_time.is_some() && !done);
         if begins && let Some(progress) = progress {
             // The report on the cluster counts updated members, but at a look without a step. Until
             // then the status would show the count of the last revision.
@@ -53,15 +53,18 @@ impl RolloutReport {
             target: self.target.clone(),
             updated: progress.map_or(before.updated, |p| number(p.updated)),
             targets: progress.map_or(before.targets, |p| number(p.targets)),
-            started: if begins {
+            start_time: if begins {
                 Some(self.now.clone())
             } else {
-                before.started.clone()
+                before.start_time.clone()
             },
-            finished: match (done, begins) {
+            completion_time: match (done, begins) {
                 (false, _) => None,
                 (true, true) => Some(self.now.clone()),
-                (true, false) => before.finished.clone().or_else(|| Some(self.now.clone())),
+                (true, false) => before
+                    .completion_time
+                    .clone()
+                    .or_else(|| Some(self.now.clone())),
             },
             waiting_on: waiting.map(|waiting| self.told(waiting, before.waiting_on.as_ref())),
             last_step: self
@@ -79,8 +82,8 @@ impl RolloutReport {
         WaitingStatus {
             reason: reason.into(),
             message: self.words(waiting),
-            since: since
-                .and_then(|before| before.since.clone())
+            start_time: since
+                .and_then(|before| before.start_time.clone())
                 .or_else(|| Some(self.now.clone())),
         }
     }
@@ -98,7 +101,7 @@ impl RolloutReport {
             pod: step.pod.name.to_string(),
             action: step.action.slug().into(),
             because: step.because.to_string(),
-            at: Some(self.now.clone()),
+            time: Some(self.now.clone()),
         }
     }
 
@@ -172,10 +175,10 @@ pub(in crate::reconcile) fn announce(
         };
         event(severity, "RolloutWaits", waiting.message.clone());
     }
-    if now.finished.is_some() && then.finished.is_none() && then.target.is_some() {
+    if now.completion_time.is_some() && then.completion_time.is_none() && then.target.is_some() {
         let target = now.target.as_deref().unwrap_or_default();
         info!(%cluster, target, "rollout complete");
-        if let (Some(began), Some(ended)) = (&now.started, &now.finished) {
+        if let (Some(began), Some(ended)) = (&now.start_time, &now.completion_time) {
             let took = ended.0.duration_since(began.0);
             run.metrics.rollout.finished(took.unsigned_abs());
         }

@@ -29,7 +29,7 @@ pub(super) fn is_there<P: AsRef<CachedPod>>(
 
 fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: bool) -> bool {
     match budget.and_then(told) {
-        Some(told) => ours && told.finished.is_some() && told.target.as_deref() == target,
+        Some(told) => ours && told.completion_time.is_some() && told.target.as_deref() == target,
         None => !ours,
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
         status.update_strategy = None;
         status.volumes = Vec::new();
         status.defragmentations = Vec::new();
-        status.replacements.retain(|r| r.finished.is_none());
+        status.replacements.retain(|r| r.completion_time.is_none());
         status.members.retain(|m| m.role == MemberRole::Learner);
         status.conditions.retain(is_unease);
         status.replacements.shrink_to_fit();

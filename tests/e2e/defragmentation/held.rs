@@ -51,7 +51,7 @@ async fn while_a_member_is_defragmented_no_other_one_may_go_and_the_permission_o
         })
         .await?;
         let begun = runs(&world).await?.remove(&member).context("no record")?;
-        let begun = begun.started.0;
+        let begun = begun.start_time.0;
         let old = TIMEOUT + SETTLE_TIME + Duration::from_secs(3);
         eventually(RUN, "the permission is older than any", async || {
             let age = Duration::try_from(Timestamp::now().duration_since(begun))?;
@@ -73,7 +73,10 @@ async fn while_a_member_is_defragmented_no_other_one_may_go_and_the_permission_o
 
     world.replaced(other, &uid).await?;
     let run = runs(&world).await?.remove(&member).context("no record")?;
-    ensure!(run.finished.is_some() && run.error.is_none(), "{run:?}");
+    ensure!(
+        run.completion_time.is_some() && run.error.is_none(),
+        "{run:?}"
+    );
     ensure!(count(&world, &member).await? == 1, "it ran more than once");
     world.settled().await?;
     world.close().await
@@ -97,12 +100,12 @@ async fn a_run_whose_gate_is_killed_is_waited_out_and_is_not_repeated() -> Resul
     let (run, ended) = eventually(RUN, "the grant has ended by its age", || async {
         let mut runs = runs(&world).await?;
         let run = runs.remove(&member).context("no record")?;
-        ensure!(run.size_after.is_some(), "{run:?}");
+        ensure!(run.size_after_bytes.is_some(), "{run:?}");
         Ok((run, Timestamp::now()))
     })
     .await?;
-    ensure!(run.finished.is_none(), "nobody saw its end: {run:?}");
-    let waited = Duration::try_from(ended.duration_since(run.started.0))?;
+    ensure!(run.completion_time.is_none(), "nobody saw its end: {run:?}");
+    let waited = Duration::try_from(ended.duration_since(run.start_time.0))?;
     ensure!(
         waited >= TIMEOUT + SETTLE_TIME,
         "the grant was waited out for {waited:?}"

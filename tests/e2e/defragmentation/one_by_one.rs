@@ -43,8 +43,8 @@ async fn members_go_one_by_one(version: EtcdVersion, name: &str) -> Result<()> {
     let runs = all_ran(&world, None).await?;
     for run in &runs {
         ensure!(run.error.is_none() && run.reason == "Reclaim", "{run:?}");
-        let after = run.size_after.context("no size")?;
-        ensure!(after < run.size_before / 2, "{run:?}");
+        let after = run.size_after_bytes.context("no size")?;
+        ensure!(after < run.size_before_bytes / 2, "{run:?}");
     }
     let elections = world.etcd.endpoint_status("etcd-0").await?.raft_term - term;
     let last = order.last().context("no run")?;

@@ -20,10 +20,10 @@ async fn a_rollout_waits_for_a_run_and_the_next_run_for_the_rollout() -> Result<
     held.release();
 
     let told = finished(&world, &target).await?;
-    let complete = told.finished.context("it is complete")?.0;
+    let complete = told.completion_time.context("it is complete")?.0;
     for run in all_ran(&world, None).await? {
         ensure!(
-            run.member == member || run.started.0 >= complete,
+            run.member == member || run.start_time.0 >= complete,
             "{run:?} began before the rollout was complete at {complete}"
         );
     }

@@ -213,7 +213,7 @@ impl Old {
                 "RecordVolume"
             });
         }
-        ensure!(replacement.finished.is_none(), "it is over");
+        ensure!(replacement.completion_time.is_none(), "it is over");
         Ok("Settle")
     }
 }

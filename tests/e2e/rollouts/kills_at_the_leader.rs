@@ -55,7 +55,10 @@ impl LeaderLeft {
         } = self;
         eventually(ROLLOUT, "the rollout is complete once more", async || {
             let told = rollout(&world).await?;
-            ensure!(told.updated == 3 && told.finished.is_some(), "{told:?}");
+            ensure!(
+                told.updated == 3 && told.completion_time.is_some(),
+                "{told:?}"
+            );
             let left = outdated(&world, &target).await?;
             ensure!(left.is_empty(), "{left:?}");
             Ok(())

@@ -35,7 +35,7 @@ pub(crate) async fn finished(world: &World, target: &str) -> Result<RolloutStatu
     let what = format!("the rollout to {target} is complete");
     eventually(ROLLOUT, what, async || {
         let told = rollout(world).await?;
-        let complete = told.finished.is_some() && told.target.as_deref() == Some(target);
+        let complete = told.completion_time.is_some() && told.target.as_deref() == Some(target);
         ensure!(complete, "{told:?}");
         Ok(told)
     })

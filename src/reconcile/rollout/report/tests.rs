@@ -41,14 +41,14 @@ fn a_rollout_begins_waits_steps_and_ends() {
     let waits = || Some(WaitingOn::Revision);
     scene(waits(), 10, 0).show(&mut status);
     let rollout = status.rollout.clone().unwrap();
-    assert_eq!(rollout.started, Some(at(10)));
-    assert_eq!(rollout.waiting_on.unwrap().since, Some(at(10)));
+    assert_eq!(rollout.start_time, Some(at(10)));
+    assert_eq!(rollout.waiting_on.unwrap().start_time, Some(at(10)));
 
     // A wait that lasts keeps its start time.
     scene(waits(), 12, 0).show(&mut status);
     let waiting = status.rollout.clone().unwrap().waiting_on.unwrap();
     assert_eq!(
-        (waiting.reason.as_str(), waiting.since),
+        (waiting.reason.as_str(), waiting.start_time),
         ("Revision", Some(at(10)))
     );
 
@@ -65,13 +65,13 @@ fn a_rollout_begins_waits_steps_and_ends() {
     scene(None, 20, 3).show(&mut status);
     let rollout = status.rollout.clone().unwrap();
     assert_eq!(
-        (rollout.started, rollout.finished),
+        (rollout.start_time, rollout.completion_time),
         (Some(at(10)), Some(at(20)))
     );
     assert_eq!(rollout.last_step.unwrap().pod, "etcd-1");
     assert_eq!(progressing(&status), ("True".into(), "Complete".into()));
     scene(None, 30, 3).show(&mut status);
-    assert_eq!(status.rollout.unwrap().finished, Some(at(20)));
+    assert_eq!(status.rollout.unwrap().completion_time, Some(at(20)));
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn another_template_begins_another_rollout() {
     };
     other.show(&mut status);
     let rollout = status.rollout.unwrap();
-    assert_eq!(rollout.started, Some(at(40)));
-    assert_eq!(rollout.finished, None);
+    assert_eq!(rollout.start_time, Some(at(40)));
+    assert_eq!(rollout.completion_time, None);
 }
 
 #[test]
