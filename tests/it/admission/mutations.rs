@@ -174,7 +174,7 @@ async fn an_owners_own_word_and_s11_pods_of_others_are_left_alone() {
     }
 }
 
-/// Such a pod starts as the member whose name it has.
+/// A pod that is made by hand starts as the member whose name it has.
 #[tokio::test]
 async fn a_pod_of_a_members_name_that_nothing_controls_is_guarded_like_one_of_the_set() {
     let door = Door::new(World {
