@@ -302,7 +302,7 @@ mod tests {
         };
         assert_eq!(
             seen.progress("etcd"),
-            "Waiting for the rollout of etcd: 1 of 3 pods are updated; MemberNotReady: etcd-2 is not ready"
+            "Waiting for the rollout of etcd: 1 of 3 pods are updated; UpdatedMembers: etcd-2 is not ready"
         );
     }
 }
