@@ -208,6 +208,9 @@ async fn proceed(of: &Kubernetes, name: &str, yes: &cli::Yes) -> Result<End> {
     ) {
         bail!("nothing is being rolled out in {name}");
     }
+    if cluster.rollout.revision.as_deref() != Some(revision.as_str()) {
+        bail!("the template of {name} has just changed: see kubectl quorum rollout status first");
+    }
     let reason = cluster.rollout.waits_for.as_ref();
     let is_held_by_preflight = reason.is_some_and(|waiting| waiting.reason == "Preflight");
     let (annotation, means, done) = if is_held_by_preflight {

@@ -24,7 +24,11 @@ pub(super) struct Place {
 /// The contents of objects that were read. They are dropped after use, for most Secrets hold more
 /// than the gate looks for.
 #[derive(Default)]
-pub(super) struct Contents(BTreeMap<Object, BTreeMap<String, Vec<u8>>>);
+pub(super) struct Contents {
+    read: BTreeMap<Object, BTreeMap<String, Vec<u8>>>,
+    /// Whether an object that may exist could not be read.
+    is_partial: bool,
+}
 
 impl Object {
     pub(super) fn secret(name: &str) -> Self {
@@ -67,7 +71,7 @@ impl Contents {
     pub(super) fn add_secret(&mut self, name: &str, secret: Secret) {
         let data = secret.data.unwrap_or_default().into_iter();
         let data = data.map(|(key, value)| (key, value.0)).collect();
-        self.0.insert(Object::secret(name), data);
+        self.read.insert(Object::secret(name), data);
     }
 
     pub(super) fn add_config_map(&mut self, name: &str, map: ConfigMap) {
@@ -76,21 +80,36 @@ impl Contents {
         let text = map.data.unwrap_or_default().into_iter();
         let text = text.map(|(key, value)| (key, value.into_bytes()));
         let data = binary.chain(text).collect();
-        self.0.insert(Object::config_map(name), data);
+        self.read.insert(Object::config_map(name), data);
+    }
+
+    /// Notes that an object could not be read.
+    pub(super) fn lack_one(&mut self) {
+        self.is_partial = true;
+    }
+
+    /// Whether an object that may exist could not be read.
+    pub(super) fn is_partial(&self) -> bool {
+        self.is_partial
     }
 
     /// Everything in these.
     pub(super) fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
-        Self(all.into_iter().flat_map(|contents| contents.0).collect())
+        let mut whole = Self::default();
+        for contents in all {
+            whole.is_partial |= contents.is_partial;
+            whole.read.extend(contents.read);
+        }
+        whole
     }
 
     /// Whether the object was read.
     pub(super) fn has(&self, object: &Object) -> bool {
-        self.0.contains_key(object)
+        self.read.contains_key(object)
     }
 
     pub(super) fn get(&self, place: &Place) -> Option<&[u8]> {
-        let value = self.0.get(&place.object)?.get(&place.key)?;
+        let value = self.read.get(&place.object)?.get(&place.key)?;
         Some(value)
     }
 
@@ -100,13 +119,13 @@ impl Contents {
 
     /// The values of an object that are text.
     pub(super) fn texts(&self, object: &Object) -> impl Iterator<Item = (&str, &str)> {
-        let values = self.0.get(object).into_iter().flatten();
+        let values = self.read.get(object).into_iter().flatten();
         values.filter_map(|(key, value)| Some((key.as_str(), std::str::from_utf8(value).ok()?)))
     }
 
     /// Every value that was read.
     pub(super) fn all(&self) -> impl Iterator<Item = (Place, &[u8])> {
-        self.0.iter().flat_map(|(object, values)| {
+        self.read.iter().flat_map(|(object, values)| {
             let values = values.iter();
             values.map(|(key, value)| (Place::new(object.clone(), key), value.as_slice()))
         })

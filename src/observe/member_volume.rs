@@ -415,7 +415,11 @@ impl Observer {
         }
         let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
-        let directories = settings.directories().filter(|_| names_directories);
+        // What could not be read may name the directory of the log.
+        let states_data = Settings::of(container).directories().is_some();
+        let is_whole = !states_data || !contents.is_partial();
+        let directories = settings.directories();
+        let directories = directories.filter(|_| names_directories && is_whole);
         Told {
             directories: directories.map(|mut found| {
                 found.variables = settings.named_in(&on_volumes(&found, container));

@@ -11,8 +11,9 @@ use super::settings::Settings;
 use super::upkeep::bytes;
 use super::view::ClusterView;
 use super::{belonging, pods};
-use crate::plan::{EtcdSettings, RunningMember, TemplateEtcd, Version};
+use crate::plan::{EtcdSettings, RunningMember, TaggedImage, TemplateEtcd, Version};
 use crate::quorum::evidence::{Round, Target};
+use crate::quorum::{Member, Snapshot};
 
 impl ClusterView {
     /// etcd in the StatefulSet's template. `None` where it cannot be told which container is
@@ -21,7 +22,7 @@ impl ClusterView {
         let spec: &PodSpec = self.pod_template()?;
         let container = EtcdContainer::of(spec, self.etcd_container()).certain()?;
         Some(TemplateEtcd {
-            version: container.image.as_deref().and_then(version_of_image),
+            image: tagged_image(container),
             memory_limit: memory_limit(container),
             settings: settings(container),
         })
@@ -46,19 +47,26 @@ impl Observer {
     pub async fn running_members(
         &self,
         view: &ClusterView,
-        round: &Round,
+        (snapshot, round): (&Snapshot, &Round),
         template: &TemplateEtcd,
     ) -> Vec<RunningMember> {
         let needs_memory = view.lowers_memory(template);
-        let running = view.pods().iter().filter_map(|pod| {
+        // Anybody can make a pod of a name that looks like theirs.
+        let pods = view.pods().iter();
+        let made = pods.filter(|pod| pods::revision(pod).is_some());
+        let running = made.filter_map(|pod| {
             let etcd = etcd_container::of_pod(pod, view.etcd_container())?;
             let target = Target::Pod(pods::uid(pod));
             let mut probes = round.probes.iter();
             let probe = probes.find(|probe| probe.target == target);
             let status = probe.and_then(|probe| probe.status.as_ref().ok());
+            let name = belonging::name(pod);
+            let own = snapshot.member(&name);
             let member = RunningMember {
-                pod: belonging::name(pod),
+                serves: own.is_some_and(Member::serves_quorum),
+                pod: name,
                 version: status.and_then(|status| status.version.parse::<Version>().ok()),
+                image: tagged_image(etcd),
                 memory: None,
                 settings: settings(etcd),
             };
@@ -95,18 +103,25 @@ fn memory_limit(container: &Container) -> Option<u64> {
     bytes(&limits.get("memory")?.0)
 }
 
-/// The version that the tag of an image says: `3.6.16`, `v3.5`, `3.5.21-debian-12-r0`. Of a tag
-/// without a patch version only major and minor count.
-fn version_of_image(image: &str) -> Option<Version> {
+/// The image of a container, if its tag says a version.
+fn tagged_image(container: &Container) -> Option<TaggedImage> {
+    let (name, version) = version_of_tag(container.image.as_deref()?)?;
+    let name = name.to_owned();
+    Some(TaggedImage { name, version })
+}
+
+/// The last part of the image's name, and the version that its tag says: `3.6.16`, `v3.5`,
+/// `3.5.21-debian-12-r0`. A tag without a patch version has 0 as that.
+fn version_of_tag(image: &str) -> Option<(&str, Version)> {
     let (name, _digest) = image.split_once('@').unwrap_or((image, ""));
     let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
-    let (_, tag) = last.split_once(':')?;
+    let (name, tag) = last.split_once(':')?;
     let release = tag.trim_start_matches('v').split(['-', '+', '_']).next()?;
     let whole = match release.matches('.').count() {
         1 => format!("{release}.0"),
         _ => release.to_owned(),
     };
-    whole.parse().ok()
+    Some((name, whole.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -115,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_tag_of_an_image_says_the_version() {
-        let version = |image: &str| version_of_image(image).map(|version| version.to_string());
+        let version = |image: &str| version_of_tag(image).map(|(_, version)| version.to_string());
         for (image, says) in [
             ("etcd:3.6.16", Some("3.6.16")),
             ("gcr.io:443/etcd-development/etcd:v3.5.21", Some("3.5.21")),

@@ -408,6 +408,11 @@ impl ReportFacts<'_> {
 
     fn cluster_id_consistent(&self) -> Verdict {
         let ids = &self.snapshot.cluster_ids;
+        let unasked = self.unasked(condition::CLUSTER_ID_CONSISTENT);
+        if let Some(unasked) = unasked.filter(|_| self.snapshot.circumstances.shared_with.is_none())
+        {
+            return unasked;
+        }
         let (is, reason, text) = match (&self.snapshot.circumstances.shared_with, ids.as_slice()) {
             (Some(other), _) => (
                 Is::False,

@@ -299,9 +299,8 @@ async fn findings(turn: &Turn<'_>) -> Vec<Finding> {
     let Some(template) = look.view.template_etcd() else {
         return Vec::new();
     };
-    let running = run
-        .observer
-        .running_members(&look.view, &look.round, &template);
+    let seen = (&look.snapshot, &look.round);
+    let running = run.observer.running_members(&look.view, seen, &template);
     preflight(&template, &running.await)
 }
 

@@ -74,15 +74,14 @@ impl Directories {
             return None;
         }
         self.read = Some((generation, now));
-        let found = run.observer.told(&look.view).await.directories?;
+        let mut found = run.observer.told(&look.view).await.directories?;
         let status = look.page.status();
         let known = status.and_then(|status| status.directories.clone());
-        // A directory that the template states is no other object's.
-        let stated = look.view.stated_data_directory();
-        let known = known.map(|known| EtcdDirectories {
-            data: stated.unwrap_or(known.data),
-            ..known
-        });
+        // A directory that the template states is no other object's, and the record of that which
+        // members run with stays.
+        if let (Some(known), Some(_)) = (&known, look.view.stated_data_directory()) {
+            found.data.clone_from(&known.data);
+        }
         let members_run = !look.page.volume_records().is_empty();
         match known.filter(|known| *known != found && members_run) {
             None => Some(found),
@@ -288,7 +287,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
     for (pod, record) in &after {
         let before = records.get(pod);
-        if before.is_some_and(|before| before.volume != record.volume) {
+        if before.is_some_and(|before| !before.volume.is_same_as(&record.volume)) {
             let (id, volume) = (record.id, &record.volume.volume_id);
             info!(%cluster, %pod, member = %id, ?volume, "member serves on another volume");
             if before.is_some_and(|before| before.id == id && !before.volume.is_in_pod()) {

@@ -39,7 +39,7 @@ pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};
 pub use ordinal_state::{MOST_REPLICAS, Target, pod_name, targets};
 pub use preflight::{
-    ChangedSetting, EtcdSettings, Finding, RunningMember, TemplateEtcd, preflight,
+    ChangedSetting, EtcdSettings, Finding, RunningMember, TaggedImage, TemplateEtcd, preflight,
 };
 pub use rolling_update::unblock;
 pub use rollout_state::{Progress, progress};

@@ -143,13 +143,15 @@ impl<'a> OrdinalState<'a> {
     }
 
     /// The time for which the member has served without a break, as far as its pod tells: since
-    /// etcd's container started, and since the pod became Ready if it is.
-    pub(super) fn served_for(&self) -> Duration {
-        let Some(pod) = self.pod else {
-            return Duration::ZERO;
-        };
-        let up_for = pod.up_for.unwrap_or_default();
-        pod.ready_for.map_or(up_for, |ready| ready.min(up_for))
+    /// etcd's container started, and since the pod became Ready if it is. `None` if it tells
+    /// neither.
+    pub(super) fn served_for(&self) -> Option<Duration> {
+        let pod = self.pod?;
+        let up_for = pod.up_for.or(pod.etcd_age);
+        match (up_for, pod.ready_for) {
+            (Some(up_for), Some(ready)) => Some(up_for.min(ready)),
+            (up_for, ready) => up_for.or(ready),
+        }
     }
 
     pub(super) fn leads(&self) -> bool {

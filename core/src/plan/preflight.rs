@@ -21,13 +21,26 @@ pub struct EtcdSettings {
     pub client_tls: Option<bool>,
 }
 
-/// A member that runs, before the rollout takes it.
+/// The image of etcd's container, where its tag says a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaggedImage {
+    /// The last part of the image's name: `etcd`.
+    pub name: String,
+    /// The version by the tag.
+    pub version: Version,
+}
+
+/// A member in a pod of the StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningMember {
     /// The name of its pod.
     pub pod: PodName,
+    /// Whether it serves.
+    pub serves: bool,
     /// The version that it reports.
     pub version: Option<Version>,
+    /// The image, if its tag says a version.
+    pub image: Option<TaggedImage>,
     /// The resident memory, in bytes. Read only where the template lowers the limit.
     pub memory: Option<u64>,
     /// The settings.
@@ -37,8 +50,10 @@ pub struct RunningMember {
 /// etcd as the template has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TemplateEtcd {
-    /// The version, by the tag of the image.
-    pub version: Option<Version>,
+    /// The image, if its tag says a version. It counts only where running members have an image of
+    /// this name, and all their tags say the versions which they report: the tag may be that of a
+    /// wrapper.
+    pub image: Option<TaggedImage>,
     /// The memory limit, in bytes.
     pub memory_limit: Option<u64>,
     /// The settings.
@@ -131,56 +146,82 @@ pub enum Finding {
 }
 
 /// The faults of the template beside the members that run, each kind once: with the first member
-/// that shows it.
+/// that shows it. A member that does not serve shows none: its pod may be of a template that was
+/// taken back.
 ///
 /// ```
-/// use quorumgate_core::plan::{EtcdSettings, Finding, RunningMember, TemplateEtcd, preflight};
+/// use quorumgate_core::plan::{
+///     EtcdSettings, Finding, RunningMember, TaggedImage, TemplateEtcd, preflight,
+/// };
 ///
+/// let image = |version: &str| Some(TaggedImage {
+///     name: "etcd".into(),
+///     version: version.parse().unwrap(),
+/// });
 /// let running = RunningMember {
 ///     pod: "etcd-0".into(),
+///     serves: true,
 ///     version: "3.6.16".parse().ok(),
+///     image: image("3.6.16"),
 ///     memory: None,
 ///     settings: EtcdSettings::default(),
 /// };
-/// let template = TemplateEtcd { version: "3.5.21".parse().ok(), ..TemplateEtcd::default() };
+/// let template = TemplateEtcd { image: image("3.5.21"), ..TemplateEtcd::default() };
 /// let findings = preflight(&template, &[running]);
 /// assert!(matches!(findings[..], [Finding::Downgrade { .. }]));
 /// ```
-pub fn preflight(template: &TemplateEtcd, running: &[RunningMember]) -> Vec<Finding> {
-    let with_version = running.iter().filter(|member| member.version.is_some());
+pub fn preflight(template: &TemplateEtcd, members: &[RunningMember]) -> Vec<Finding> {
+    let serving: Vec<&RunningMember> = members.iter().filter(|member| member.serves).collect();
+    let to = target_version(template, members);
+    let version = |member: &RunningMember| {
+        let by_image = member.image.as_ref().map(|image| image.version);
+        member.version.or(by_image)
+    };
     // The cluster's version is the lowest of its members', and its data is of that version.
-    let lowest = with_version.min_by_key(|member| member.version);
-    let step = lowest.and_then(|member| version_step(template, member));
-    let others = CHECKS.iter().filter_map(|check| {
-        let mut found = running.iter().filter_map(|member| check(template, member));
-        found.next()
-    });
-    step.into_iter().chain(others).collect()
+    let lowest = members.iter().filter_map(|m| Some((version(m)?, &m.pod)));
+    let lowest = lowest.min_by_key(|(version, _)| *version);
+    let lowest = lowest.filter(|_| !serving.is_empty());
+    let step = lowest
+        .zip(to)
+        .and_then(|((from, pod), to)| version_step(pod, from, to));
+    let risk = to.and_then(|to| serving.iter().find_map(|member| unsafe_step(member, to)));
+    let texts: [(ChangedSetting, Text); 3] = [
+        (ChangedSetting::DataDirectory, |of| of.data_dir.as_ref()),
+        (ChangedSetting::Name, |of| of.name.as_ref()),
+        (ChangedSetting::ClusterToken, |of| of.cluster_token.as_ref()),
+    ];
+    let changed = texts
+        .into_iter()
+        .filter_map(|(setting, text)| changed(setting, template, &serving, text));
+    let tls = client_tls_removed(template, &serving);
+    let memory = serving.iter().find_map(|m| too_little_memory(template, m));
+    let first = step.into_iter().chain(risk).chain(changed);
+    first.chain(tls).chain(memory).collect()
 }
 
-/// A check of the template beside one member.
-type Check = fn(&TemplateEtcd, &RunningMember) -> Option<Finding>;
+/// A setting as text.
+type Text = fn(&EtcdSettings) -> Option<&String>;
 
-/// The checks for which any member counts.
-const CHECKS: [Check; 6] = [
-    unsafe_step,
-    |template, member| {
-        let setting = ChangedSetting::DataDirectory;
-        changed(setting, template, member, |of| &of.data_dir)
-    },
-    |template, member| changed(ChangedSetting::Name, template, member, |of| &of.name),
-    |template, member| {
-        let setting = ChangedSetting::ClusterToken;
-        changed(setting, template, member, |of| &of.cluster_token)
-    },
-    client_tls_removed,
-    too_little_memory,
-];
+/// The version that updated members will have, as far as tags tell.
+fn target_version(template: &TemplateEtcd, members: &[RunningMember]) -> Option<Version> {
+    let image = template.image.as_ref()?;
+    let is_told = |member: &RunningMember| match (member.version, &member.image) {
+        (None, _) => true,
+        (Some(version), Some(image)) => release(version) == release(image.version),
+        (Some(_), None) => false,
+    };
+    let mut images = members.iter().filter_map(|member| member.image.as_ref());
+    let is_known =
+        images.any(|own| own.name == image.name && own.version.major == image.version.major);
+    (is_known && members.iter().all(is_told)).then_some(image.version)
+}
 
-fn version_step(template: &TemplateEtcd, member: &RunningMember) -> Option<Finding> {
-    let (from, to) = (member.version?, template.version?);
-    let pod = member.pod.clone();
-    let release = |of: Version| (of.major, of.minor);
+fn release(of: Version) -> (u32, u32) {
+    (of.major, of.minor)
+}
+
+fn version_step(pod: &PodName, from: Version, to: Version) -> Option<Finding> {
+    let pod = pod.clone();
     let next = (from.major, from.minor.saturating_add(1));
     if release(to) < release(from) {
         return Some(Finding::Downgrade { pod, from, to });
@@ -188,10 +229,10 @@ fn version_step(template: &TemplateEtcd, member: &RunningMember) -> Option<Findi
     (release(to) > next).then_some(Finding::SkippedMinor { pod, from, to })
 }
 
-fn unsafe_step(template: &TemplateEtcd, member: &RunningMember) -> Option<Finding> {
-    let (from, to) = (member.version?, template.version?);
+fn unsafe_step(member: &RunningMember, to: Version) -> Option<Finding> {
+    let from = member.version?;
     let defect = Defect::PROMOTION_NOT_PERSISTED;
-    let leaves = (to.major, to.minor) > (from.major, from.minor);
+    let leaves = release(to) > release(from);
     (leaves && defect.affects(from)).then(|| Finding::UnsafeStep {
         pod: member.pod.clone(),
         from,
@@ -200,27 +241,40 @@ fn unsafe_step(template: &TemplateEtcd, member: &RunningMember) -> Option<Findin
     })
 }
 
+/// The change of a setting, where more members differ from the template than agree with it. On the
+/// way back from a template that was rolled out to one member, most agree.
 fn changed(
     setting: ChangedSetting,
     template: &TemplateEtcd,
-    member: &RunningMember,
-    text: fn(&EtcdSettings) -> &Option<String>,
+    serving: &[&RunningMember],
+    text: Text,
 ) -> Option<Finding> {
-    let from = text(&member.settings).as_ref()?;
-    let to = text(&template.settings).as_ref()?;
-    (from != to).then(|| Finding::Changed {
+    let to = text(&template.settings)?;
+    let stated = serving.iter().filter_map(|member| {
+        let from = text(&member.settings)?;
+        Some((member, from))
+    });
+    let (agree, differ): (Vec<_>, Vec<_>) = stated.partition(|(_, from)| *from == to);
+    let (member, from) = differ.first().filter(|_| differ.len() > agree.len())?;
+    Some(Finding::Changed {
         setting,
         pod: member.pod.clone(),
-        from: from.clone(),
+        from: (*from).clone(),
         to: to.clone(),
     })
 }
 
-fn client_tls_removed(template: &TemplateEtcd, member: &RunningMember) -> Option<Finding> {
-    let is_removed =
-        member.settings.client_tls == Some(true) && template.settings.client_tls == Some(false);
-    let pod = member.pod.clone();
-    is_removed.then_some(Finding::ClientTlsRemoved { pod })
+fn client_tls_removed(template: &TemplateEtcd, serving: &[&RunningMember]) -> Option<Finding> {
+    if template.settings.client_tls != Some(false) {
+        return None;
+    }
+    let with = |tls: bool| {
+        let having = serving.iter().copied();
+        having.filter(move |member| member.settings.client_tls == Some(tls))
+    };
+    let is_most = with(true).count() > with(false).count();
+    let pod = with(true).next().filter(|_| is_most)?.pod.clone();
+    Some(Finding::ClientTlsRemoved { pod })
 }
 
 fn too_little_memory(template: &TemplateEtcd, member: &RunningMember) -> Option<Finding> {
@@ -233,10 +287,18 @@ fn too_little_memory(template: &TemplateEtcd, member: &RunningMember) -> Option<
 mod tests {
     use super::*;
 
+    fn image(name: &str, version: &str) -> Option<TaggedImage> {
+        let name = name.to_owned();
+        let version = version.parse().ok()?;
+        Some(TaggedImage { name, version })
+    }
+
     fn member(pod: &str, version: &str) -> RunningMember {
         RunningMember {
             pod: pod.into(),
+            serves: true,
             version: version.parse().ok(),
+            image: image("etcd", version),
             memory: None,
             settings: EtcdSettings::default(),
         }
@@ -244,7 +306,7 @@ mod tests {
 
     fn template(version: &str) -> TemplateEtcd {
         TemplateEtcd {
-            version: version.parse().ok(),
+            image: image("etcd", version),
             ..TemplateEtcd::default()
         }
     }
@@ -270,6 +332,81 @@ mod tests {
         ] {
             assert_eq!(step(running, to), "", "{running:?} to {to}");
         }
+    }
+
+    /// etcd-druid's image has the version of its wrapper.
+    #[test]
+    fn a_tag_counts_only_where_tags_say_what_members_report() {
+        let running = |name: &str, tag: &str| RunningMember {
+            image: image(name, tag),
+            ..member("etcd-0", "3.5.21")
+        };
+        let to = |name: &str, tag: &str| TemplateEtcd {
+            image: image(name, tag),
+            ..TemplateEtcd::default()
+        };
+        for (running, to) in [
+            (
+                running("etcd-wrapper", "0.6.2"),
+                to("etcd-wrapper", "0.6.3"),
+            ),
+            (running("etcd-wrapper", "0.6.2"), to("etcd", "3.4.0")),
+            (running("etcd", ""), to("etcd", "3.4.0")),
+            (running("etcd", "3.5.21"), to("etcd-wrapper", "0.6.2")),
+            (running("etcd", "3.5.21"), to("etcd", "2026.1.1")),
+        ] {
+            let found = preflight(&to, std::slice::from_ref(&running));
+            assert_eq!(found, [], "{running:?} to {to:?}");
+        }
+        let found = preflight(&to("etcd", "3.4.0"), &[running("etcd", "3.5.0")]);
+        assert!(!found.is_empty());
+    }
+
+    /// The pod of one may be of a template that was taken back, or never have started.
+    #[test]
+    fn members_that_do_not_serve_hold_no_repair() {
+        let mut broken = member("etcd-2", "");
+        broken.serves = false;
+        broken.settings.data_dir = Some("/wrong".to_owned());
+        broken.settings.client_tls = Some(true);
+        let mut right = TemplateEtcd::default();
+        right.settings.data_dir = Some("/data".to_owned());
+        right.settings.client_tls = Some(false);
+        assert_eq!(preflight(&right, std::slice::from_ref(&broken)), []);
+        let mut whole = member("etcd-0", "");
+        whole.settings = right.settings.clone();
+        assert_eq!(preflight(&right, &[broken, whole]), []);
+    }
+
+    #[test]
+    fn the_way_back_from_a_template_that_one_member_has_is_no_change() {
+        let with = |pod: &str, dir: &str, tls: bool| {
+            let mut member = member(pod, "");
+            member.settings.data_dir = Some(dir.to_owned());
+            member.settings.client_tls = Some(tls);
+            member
+        };
+        let back = TemplateEtcd {
+            settings: with("", "/old", false).settings,
+            ..TemplateEtcd::default()
+        };
+        let updated = with("etcd-2", "/new", true);
+        let old = |pod| with(pod, "/old", false);
+        assert_eq!(
+            preflight(&back, &[updated.clone(), old("etcd-1"), old("etcd-0")]),
+            []
+        );
+        assert_eq!(preflight(&back, &[updated]).len(), 2);
+    }
+
+    /// A silent member may be the one that has not been upgraded.
+    #[test]
+    fn a_silent_member_counts_by_its_image() {
+        let mut silent = member("etcd-0", "3.5.21");
+        silent.version = None;
+        silent.serves = false;
+        let upgraded = [member("etcd-1", "3.6.1"), member("etcd-2", "3.6.1"), silent];
+        assert_eq!(preflight(&template("3.5.21"), &upgraded), []);
     }
 
     /// The way back from an upgrade that stopped at its first member.

@@ -118,8 +118,11 @@ impl RolloutState<'_> {
         let updated = self.slots.iter().filter(|ordinal_state| {
             ordinal_state.revision == Revision::Updated && ordinal_state.state == State::Serving
         });
-        let latest = updated.min_by_key(|ordinal_state| ordinal_state.served_for())?;
-        let served_for = latest.served_for();
+        let told = updated.filter_map(|ordinal_state| {
+            let served_for = ordinal_state.served_for()?;
+            Some((served_for, ordinal_state))
+        });
+        let (served_for, latest) = told.min_by_key(|(served_for, _)| *served_for)?;
         (served_for < soak).then(|| WaitingOn::Soaking {
             pod: latest.name.clone(),
             served_for,

@@ -132,7 +132,11 @@ fn awaited(snapshot: &Snapshot, deletion: &ClaimDeletion, pod: &PodName) -> Verd
     Verdict::Deny(Reason::ClaimAwaited {
         cluster: snapshot.cluster.clone(),
         claim: deletion.claim.clone(),
-        id: snapshot.member(pod).and_then(|member| member.id),
+        id: {
+            let mut members = snapshot.members.iter();
+            let member = members.find(|member| member.pod_name() == Some(pod));
+            member.and_then(|member| member.id)
+        },
     })
 }
 

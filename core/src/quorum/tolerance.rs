@@ -69,7 +69,7 @@ impl Snapshot {
             majority: majority(voters),
             in_flight: in_flight(grants, None),
             is_withheld: self.circumstances.ledger != Trust::Trusted
-                || self.circumstances.shared_with.is_some(),
+                || self.circumstances.shared_with.is_some() && !self.has_all_members_here(),
         }
     }
 
@@ -188,6 +188,9 @@ mod tests {
         let grants = Grants::default();
         assert_eq!(cluster.tolerance(&grants).disruptions_allowed(), 1);
         cluster.circumstances.shared_with = Some(crate::quorum::ClusterRef::new("b", "copy"));
+        let all_here = cluster.tolerance(&grants);
+        assert_eq!(all_here.disruptions_allowed(), 1, "the other guards none");
+        cluster.members[2].pod = None;
         assert_eq!(cluster.tolerance(&grants).disruptions_allowed(), 0);
     }
 

@@ -75,7 +75,7 @@ impl Volume {
     }
 
     /// Whether both have the same data: it is on the volume, whichever claim is bound to it.
-    fn is_same_as(&self, other: &Self) -> bool {
+    pub fn is_same_as(&self, other: &Self) -> bool {
         let on_same_volume = match (&self.volume_id, &other.volume_id) {
             (Some(own), Some(other)) => own == other,
             _ => self.claim_uid == other.claim_uid,

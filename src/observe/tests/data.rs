@@ -1,12 +1,16 @@
 //! The places of members' data, by the specs of their pods.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PodSpec;
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use crate::api::{EtcdDirectories, RecordedEtcd};
+use crate::clock::Clock;
+use crate::fake_api::FakeApi;
 use crate::observe::bound_node::bound_node;
 use crate::observe::member_volume::{DataOn, data_directory, data_on};
 use crate::observe::{bound_to, keeps_data_in_pods};
@@ -277,6 +281,31 @@ fn a_log_directory_of_another_object_counts_beside_the_stated_data_directory() {
     let stated = (on_claim.0, Some("etcd".to_owned()));
     assert_eq!(places(&by_map, &told("/tmp/old", None)), stated);
     assert_eq!(places(&spec(json!([])), &in_pod), stated);
+}
+
+/// The object may name the directory of the log.
+#[tokio::test]
+async fn an_object_that_cannot_be_read_tells_no_directories() {
+    let api = FakeApi::default();
+    let (clock, _) = Clock::frozen(Timestamp::UNIX_EPOCH);
+    let observer = api.observer(&clock, Duration::from_secs(120));
+    let from = json!([{"configMapRef": {"name": "settings"}}]);
+    let envs = json!({"containers": [{
+        "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"], "envFrom": from,
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }]});
+    let spec = spec(&[], claim("c"), &envs);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "db"}, "data": {"ETCD_WAL_DIR": "/tmp/log"}});
+    api.put("/api/v1/namespaces/db/configmaps/settings", map);
+    let told = async || observer.told_in("db", &spec, None).await.directories;
+    let found = told().await.unwrap();
+    assert_eq!(
+        (found.data.as_str(), found.wal.as_deref()),
+        ("/data/etcd", Some("/tmp/log"))
+    );
+    api.forbid("configmaps");
+    assert_eq!(told().await, None);
 }
 
 #[test]

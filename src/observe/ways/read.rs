@@ -67,7 +67,8 @@ pub(in crate::observe) async fn referred(
     contents(client, namespace, &objects(pod, named)).await
 }
 
-/// Reads these objects, each within a second. One that cannot be read is left out.
+/// Reads these objects, each within a second. One that cannot be read is left out, and its lack
+/// noted.
 async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Contents {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -75,25 +76,19 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
         let mut contents = Contents::default();
         match object.kind {
             SourceKind::Secret => {
-                if let Ok(Ok(Some(secret))) = soon(named::get_opt(
-                    &secrets,
-                    "a Secret that the pod mounts",
-                    &object.name,
-                ))
-                .await
-                {
-                    contents.add_secret(&object.name, secret);
+                let secret = named::get_opt(&secrets, "a Secret that the pod mounts", &object.name);
+                match soon(secret).await {
+                    Ok(Ok(Some(secret))) => contents.add_secret(&object.name, secret),
+                    Ok(Ok(None)) => {}
+                    Ok(Err(_)) | Err(_) => contents.lack_one(),
                 }
             }
             SourceKind::ConfigMap => {
-                if let Ok(Ok(Some(map))) = soon(named::get_opt(
-                    &maps,
-                    "a ConfigMap that the pod mounts",
-                    &object.name,
-                ))
-                .await
-                {
-                    contents.add_config_map(&object.name, map);
+                let map = named::get_opt(&maps, "a ConfigMap that the pod mounts", &object.name);
+                match soon(map).await {
+                    Ok(Ok(Some(map))) => contents.add_config_map(&object.name, map),
+                    Ok(Ok(None)) => {}
+                    Ok(Err(_)) | Err(_) => contents.lack_one(),
                 }
             }
         }

@@ -36,7 +36,8 @@ pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<S
         on_its_own || begun.contains(uid.as_str())
     };
     let Some((pod, uid)) = input.held.iter().find(may_start) else {
-        return start_anew(observer, look, some_serve).or_else(|| guard_anew(look, input));
+        return start_anew(observer, look, some_serve)
+            .or_else(|| guard_anew(observer, look, input, some_serve));
     };
     let (pod, uid) = (pod.clone(), uid.clone());
     let set = view.stateful_set();
@@ -87,7 +88,7 @@ fn start_anew(observer: &Observer, look: &Look, some_serve: bool) -> Option<Step
 /// The creation anew of a pod that was created without the gate, on another volume than its
 /// member's, and whose member does not serve: it would come back under its old identity without its
 /// data. The next pod waits, as this one should have.
-fn guard_anew(look: &Look, input: &Input) -> Option<Step> {
+fn guard_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool) -> Option<Step> {
     let Look {
         page,
         view,
@@ -95,7 +96,10 @@ fn guard_anew(look: &Look, input: &Input) -> Option<Step> {
         ..
     } = look;
     let facts = &input.facts;
-    let is_guarded = facts.membership == MembershipBy::Gate
+    let begins_anew = !some_serve && observer.bootstraps(page.budget(), view.stateful_set());
+    let records = page.volume_records();
+    let is_guarded = !begins_anew
+        && facts.membership == MembershipBy::Gate
         && page.cluster_id().is_some()
         && !page.budget().only_warns()
         && facts.record.is_none();
@@ -105,7 +109,18 @@ fn guard_anew(look: &Look, input: &Input) -> Option<Step> {
         let takes_part = snapshot.member(&name).is_some_and(|member| {
             member.serves_quorum() || member.condition == Condition::Learning
         });
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        // It has served in this pod.
+        let is_known = records
+            .get(&name)
+            .is_some_and(|record| record.pod.as_str() == uid);
+        let may_start = || {
+            let seen = (facts.list.as_deref(), snapshot);
+            let found = claim.map_or(VolumeFinding::Unknown, |claim| claim.volume.clone());
+            observer.may_start(page, view, &name, &found, seen, some_serve)
+        };
         is_unmarked(pod)
+            && !is_known
             && pod.metadata.deletion_timestamp.is_none()
             && !is_held(pod)
             && !takes_part
@@ -114,6 +129,7 @@ fn guard_anew(look: &Look, input: &Input) -> Option<Step> {
                 claim.map(|claim| &claim.volume),
                 Some(VolumeFinding::Wrong { .. })
             )
+            && !may_start()
     };
     let pod = view.pods().iter().find(begins_empty);
     let pod = pod.filter(|_| is_guarded)?;

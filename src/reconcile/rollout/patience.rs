@@ -81,6 +81,7 @@ impl Patience {
             | WaitingOn::Teardown(_)
             | WaitingOn::TooManyReplicas { .. }
             | WaitingOn::Paused(_)
+            | WaitingOn::Preflight { .. }
             | WaitingOn::Obstacle { .. } => Rest::Within(RESYNC),
             _ => {
                 let lasted = now.saturating_duration_since(since);

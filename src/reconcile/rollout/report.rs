@@ -170,7 +170,7 @@ pub(in crate::reconcile) fn announce(
     {
         info!(%cluster, reason = waiting.reason, waiting = waiting.message, "rollout waits");
         let severity = match waiting.reason.as_str() {
-            "Overdue" | "Obstacle" | "Failed" => Severity::Warning,
+            "Overdue" | "Obstacle" | "Preflight" | "Failed" => Severity::Warning,
             _ => Severity::Normal,
         };
         event(severity, "RolloutWaits", waiting.message.clone());

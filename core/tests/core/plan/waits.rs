@@ -146,9 +146,10 @@ fn step_3_soaks_an_updated_member_that_serves_before_the_next_one_goes() {
         let scene = soaking(Some(up_for), ready_for);
         assert_eq!(scene.says(), "wait Soaking", "{why}");
     }
-    assert_eq!(soaking(None, None).says(), "wait Soaking", "nobody knows");
-    let soaked = soaking(Some(minutes(10)), Some(minutes(10)));
-    assert_eq!(soaked.says(), "delete b: it is an outdated follower");
+    for (up_for, ready_for) in [(Some(minutes(10)), Some(minutes(10))), (None, None)] {
+        let soaked = soaking(up_for, ready_for);
+        assert_eq!(soaked.says(), "delete b: it is an outdated follower");
+    }
 }
 
 #[test]
