@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, EmptyDirVolumeSource, PersistentVolume, PersistentVolumeClaim,
+    ConfigMap, EmptyDirVolumeSource, PersistentVolume, PersistentVolumeClaim, Pod,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, ResourceExt as _};
 use quorumgate::api::DataPlace;
-use quorumgate::api::names::IDENTITY;
+use quorumgate::api::names::{IDENTITY, SAFE_TO_EVICT};
 use quorumgate_testbed::etcd_cluster::{EtcdVersion, Storage};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
@@ -602,5 +602,52 @@ async fn a_bare_pod_in_the_place_of_a_member_waits_without_its_volume() -> Resul
     let gates = gates.context("it starts")?;
     ensure!(gates.iter().any(|gate| gate.name == IDENTITY), "{gates:?}");
     world.has_to_wait("etcd-1", &["etcd-0"]).await?;
+    world.close().await
+}
+
+/// The webhook of new pods fails open. The gate that comes back finds such a pod before it serves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_was_created_past_the_gate_is_made_anew_where_its_data_is() -> Result<()> {
+    let world = World::builder("past-gate")
+        .nodes(4)
+        .etcd(|etcd| etcd.storage(Storage::Node))
+        .start()
+        .await?;
+    recorded(&world).await?;
+    world.etcd.move_leader("etcd-0").await?;
+    let before = write_some(&world.etcd).await?;
+    let id = world.etcd.member("etcd-2").await?.id;
+    let node = world.node_of("etcd-2").await?;
+    world.kubectl(&["cordon", &node]).await?.success()?;
+    let old = world.etcd.pod_uid("etcd-2").await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
+    for replica in world.gate.replicas() {
+        replica.freeze()?;
+    }
+    let unguarded = eventually(SOON, "etcd-2 is created without the gate", || async {
+        let pod = world.pods().get("etcd-2").await?;
+        let is_new = pod.metadata.uid.as_ref() != Some(&old);
+        ensure!(is_new, "the old one is there");
+        anyhow::Ok(pod)
+    })
+    .await?;
+    let is_marked = |pod: &Pod| pod.annotations().contains_key(SAFE_TO_EVICT);
+    ensure!(!is_marked(&unguarded), "the gate was asked");
+    for replica in world.gate.replicas() {
+        replica.thaw()?;
+    }
+    eventually(SOON, "etcd-2 is made anew", || async {
+        let pod = world.pods().get("etcd-2").await?;
+        let is_new = pod.metadata.uid != unguarded.metadata.uid;
+        ensure!(is_new && is_marked(&pod), "not yet");
+        Ok(())
+    })
+    .await?;
+    world.kubectl(&["uncordon", &node]).await?.success()?;
+    world.whole().await?;
+    ensure!(world.node_of("etcd-2").await? == node, "on another node");
+    let now = world.etcd.member("etcd-2").await?.id;
+    ensure!(now == id, "{id:x}, then {now:x}");
+    before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }
