@@ -220,10 +220,6 @@ pub(super) fn data_directory(
     let container = EtcdContainer::of(spec, etcd.container);
     let container = container.certain()?;
     let settings = Settings::of(container);
-    let is_open = |stated| may_be_told_log(&stated, container, spec);
-    if etcd.directories.is_none() && settings.directories().is_some_and(is_open) {
-        return None;
-    }
     let EtcdDirectories { data, wal, .. } = directories(container, spec, etcd)?;
     let none = BTreeMap::new();
     let told = etcd.directories.map_or(&none, |told| &told.variables);

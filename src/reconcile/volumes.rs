@@ -22,8 +22,8 @@ use crate::ledger::Page;
 use crate::observe::{ClaimNote, InitialState, guarded_since, membership};
 use crate::plan::replacement::MembershipBy;
 use crate::quorum::{
-    ClusterId, ClusterRef, HeldData, HeldVolumes, Member, MemberId, PodName, VolumeRecords,
-    confirmed_list, record_volumes, unrecorded_volumes,
+    ClusterId, ClusterRef, HeldData, HeldVolumes, Member, MemberId, PodName, VolumeRecord,
+    VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes,
 };
 use crate::telemetry::events::{Notice, Severity};
 
@@ -252,10 +252,13 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     let records = page.volume_records();
     let mut read = BTreeMap::new();
     let unrecorded = unrecorded_volumes(snapshot, &page.grants, &records);
-    // The directory may be known later than the volume.
+    // The directories may be known later than the volume: other objects may name them.
     let without_directory = records.iter().filter(|(pod, record)| {
-        let unknown = record.volume.directory.is_none() && !unrecorded.contains(pod);
-        unknown && view.data_directory(pod).is_some()
+        let is_same_pod = snapshot.pod(pod).is_some_and(|own| own.uid == record.pod);
+        let is_unknown = record.volume.directory.is_none();
+        let found = view.data_directory(pod);
+        let differs = found.is_some() && found != record.volume.directory;
+        differs && (is_unknown || is_same_pod) && !unrecorded.contains(pod)
     });
     let due = without_directory.map(|(pod, _)| pod.clone());
     for pod in due.chain(unrecorded.iter().cloned()) {
@@ -290,7 +293,10 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
         if before.is_some_and(|before| !before.volume.is_same_as(&record.volume)) {
             let (id, volume) = (record.id, &record.volume.volume_id);
             info!(%cluster, %pod, member = %id, ?volume, "member serves on another volume");
-            if before.is_some_and(|before| before.id == id && !before.volume.is_in_pod()) {
+            let of_another_pod = |before: &VolumeRecord| {
+                before.id == id && before.pod != record.pod && !before.volume.is_in_pod()
+            };
+            if before.is_some_and(of_another_pod) {
                 tell_refilled(run, page, pod, id);
             }
         }
