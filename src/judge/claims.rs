@@ -7,7 +7,7 @@ use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{
-    ClaimIdentity, ClusterView, Intents, Look, ObserveError, Sooner, first_ordinal, replicas,
+    ClaimIdentity, ClusterView, Intents, Look, ObserveError, Sooner, kept_ordinals,
 };
 use crate::quorum::Intent;
 use crate::quorum::stateful_set::TeardownPolicy;
@@ -111,8 +111,7 @@ impl ClaimCase<'_> {
     /// have left the StatefulSet. That all have left is no such reason by itself: members that are
     /// stopped come back, unless somebody said that their data goes.
     fn is_given_up(&self, page: &Page, set: &StatefulSet) -> bool {
-        let start = first_ordinal(set).0;
-        let kept = start..start.saturating_add(replicas(set));
+        let kept = kept_ordinals(set);
         let has_left = |member: &PodName| {
             let ordinal = Ordinal::of(member);
             ordinal.is_none_or(|ordinal| !kept.contains(&ordinal.0))

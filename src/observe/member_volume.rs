@@ -327,12 +327,13 @@ impl ClusterView {
         may_be_told_directories(spec, self.etcd_container())
     }
 
-    /// The data directory, where etcd's container in the next pod states it.
-    pub fn stated_data_directory(&self) -> Option<String> {
-        let spec = self.pod_template()?;
-        let etcd = EtcdContainer::of(spec, self.etcd_container()).certain()?;
-        let stated = Settings::of(etcd).directories();
-        stated.map(|stated| stated.data)
+    /// Whether etcd's container in the next pod states the data directory.
+    pub fn states_data_directory(&self) -> bool {
+        let etcd = self.pod_template().and_then(|spec| {
+            let etcd = EtcdContainer::of(spec, self.etcd_container());
+            etcd.certain()
+        });
+        etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_some())
     }
 }
 

@@ -81,7 +81,7 @@ pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, SnapshotLeases, snapshot_leases, starts};
 pub use sights::{SetSeen, Sights};
 pub use start_guard::{StartGuard, data_in_pods, finding, is_held, membership};
-pub use teardown::{first_ordinal, replicas};
+pub use teardown::{first_ordinal, kept_ordinals, replicas};
 pub use trial::{FailedWay, Trial};
 pub use view::{Ages, ClusterView};
 pub use ways::in_use::words as words_of_way;

@@ -13,7 +13,7 @@ use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};
 use super::observer::Observer;
 use super::self_joining::joins_by;
-use super::teardown::{first_ordinal, replicas};
+use super::teardown::kept_ordinals;
 use super::view::ClusterView;
 use super::{belonging, enrolment};
 use crate::api::names::IDENTITY;
@@ -94,10 +94,8 @@ impl ClusterView {
         let is_wanted = |name: &PodName| {
             let set = self.stateful_set();
             let set = set.filter(|set| set.metadata.deletion_timestamp.is_none());
-            set.zip(Ordinal::of(name)).is_some_and(|(set, Ordinal(n))| {
-                let Ordinal(first) = first_ordinal(set);
-                (first..first.saturating_add(replicas(set))).contains(&n)
-            })
+            set.zip(Ordinal::of(name))
+                .is_some_and(|(set, Ordinal(n))| kept_ordinals(set).contains(&n))
         };
         let waits = |name: &&PodName| match self.pod(name) {
             None => is_wanted(name) && records.contains_key(*name),
@@ -214,9 +212,7 @@ impl Observer {
         let Some(set) = set else {
             return Vec::new();
         };
-        let (Ordinal(first), replicas) = (first_ordinal(set), replicas(set));
-        let ordinals = first..first.saturating_add(replicas);
-        let pods = ordinals.map(|n| PodName::new(format!("{}-{n}", page.cluster.name)));
+        let pods = kept_ordinals(set).map(|n| PodName::new(format!("{}-{n}", page.cluster.name)));
         let claims = pods.filter_map(|pod| {
             let on = data_on(spec, page.etcd(), Some(set), &pod);
             let DataOn::Claims(names) = on else {

@@ -1,6 +1,7 @@
 //! Whether a pod goes because its cluster does (rule 3).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -244,6 +245,12 @@ pub fn first_ordinal(set: &StatefulSet) -> Ordinal {
     let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
     let start = ordinals.and_then(|ordinals| ordinals.start);
     Ordinal(u32::try_from(start.unwrap_or_default()).unwrap_or_default())
+}
+
+/// The ordinals of the pods that the StatefulSet asks for.
+pub fn kept_ordinals(set: &StatefulSet) -> Range<u32> {
+    let Ordinal(first) = first_ordinal(set);
+    first..first.saturating_add(replicas(set))
 }
 
 fn is_recorded(around: &Around<'_>, uid: &str) -> bool {

@@ -79,7 +79,9 @@ impl Directories {
         let known = status.and_then(|status| status.directories.clone());
         // A directory that the template states is no other object's, and the record of that which
         // members run with stays.
-        if let (Some(known), Some(_)) = (&known, look.view.stated_data_directory()) {
+        if let Some(known) = &known
+            && look.view.states_data_directory()
+        {
             found.data.clone_from(&known.data);
         }
         let members_run = !look.page.volume_records().is_empty();

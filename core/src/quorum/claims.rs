@@ -132,11 +132,7 @@ fn awaited(snapshot: &Snapshot, deletion: &ClaimDeletion, pod: &PodName) -> Verd
     Verdict::Deny(Reason::ClaimAwaited {
         cluster: snapshot.cluster.clone(),
         claim: deletion.claim.clone(),
-        id: {
-            let mut members = snapshot.members.iter();
-            let member = members.find(|member| member.pod_name() == Some(pod));
-            member.and_then(|member| member.id)
-        },
+        id: snapshot.member_for(pod).and_then(|member| member.id),
     })
 }
 

@@ -279,6 +279,12 @@ impl Snapshot {
             .find(|member| member.pod.as_ref().is_some_and(|here| here.name == *pod))
     }
 
+    /// The member that belongs in a pod of this name, whether or not that exists.
+    pub fn member_for(&self, pod: &PodName) -> Option<&Member> {
+        let mut members = self.members.iter();
+        members.find(|member| member.pod_name() == Some(pod))
+    }
+
     /// The time for which a learner has made no progress, if that was watched.
     pub fn stuck_for(&self, member: &Member) -> Option<Duration> {
         self.learners_stuck_for.get(&member.id?).copied()
@@ -301,8 +307,7 @@ impl Snapshot {
     /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs
     /// in a pod of this name.
     pub fn is_no_member(&self, pod: &PodName) -> bool {
-        let known = |member: &Member| member.pod_name() == Some(pod);
-        let is_unlisted = self.has_proven_list() && !self.members.iter().any(known);
+        let is_unlisted = self.has_proven_list() && self.member_for(pod).is_none();
         self.not_members.contains(pod) || is_unlisted
     }
 

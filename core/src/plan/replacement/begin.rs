@@ -100,8 +100,7 @@ fn record(
     proof: Option<&Proof>,
 ) -> Result<Record, Refusal> {
     let list = facts.list.as_deref().unwrap_or_default();
-    let of_pod = |member: &&Member| member.pod_name() == Some(pod);
-    let known = snapshot.members.iter().find(of_pod);
+    let known = snapshot.member_for(pod);
     let seen = snapshot.pod(pod);
     let id = known
         .and_then(|member| member.id)
