@@ -26,8 +26,20 @@ pub(super) struct Place {
 #[derive(Default)]
 pub(super) struct Contents {
     read: BTreeMap<Object, BTreeMap<String, Vec<u8>>>,
-    /// Whether an object that may exist could not be read.
-    is_partial: bool,
+    /// What could not be read.
+    lack: Lack,
+}
+
+/// Objects that may exist and could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lack {
+    /// None.
+    #[default]
+    Nothing,
+    /// Some, and no later reading will find them: the gate may not read them.
+    Forbidden,
+    /// Some, and a later reading may find them.
+    Late,
 }
 
 impl Object {
@@ -84,20 +96,20 @@ impl Contents {
     }
 
     /// Notes that an object could not be read.
-    pub(super) fn lack_one(&mut self) {
-        self.is_partial = true;
+    pub(super) fn lack_one(&mut self, lack: Lack) {
+        self.lack = self.lack.max(lack);
     }
 
-    /// Whether an object that may exist could not be read.
-    pub(super) fn is_partial(&self) -> bool {
-        self.is_partial
+    /// Objects that may exist and could not be read.
+    pub(super) fn lack(&self) -> Lack {
+        self.lack
     }
 
     /// Everything in these.
     pub(super) fn of_all(all: impl IntoIterator<Item = Self>) -> Self {
         let mut whole = Self::default();
         for contents in all {
-            whole.is_partial |= contents.is_partial;
+            whole.lack_one(contents.lack);
             whole.read.extend(contents.read);
         }
         whole

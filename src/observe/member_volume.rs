@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::{Container, EnvVarSource, PodSpec};
 use super::belonging;
 use super::bound_node::is_bound_to_a_node;
 use super::claim_names::templates;
+use super::contents::Lack;
 use super::etcd_container::EtcdContainer;
 use super::mounts::{behind, changes_with_pod, directory_of, mount_of};
 use super::observer::Observer;
 use super::settings::Settings;
-use super::view::ClusterView;
+use super::view::{ClusterView, Told};
 use super::ways::read::referred;
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::quorum::PodName;
@@ -37,13 +38,15 @@ impl ClusterView {
                 .and_then(|set| set.spec.as_ref())
                 .and_then(|spec| spec.template.spec.as_ref()),
         };
-        spec.map_or(DataOn::Unknown, |spec| data_on(spec, self.etcd(), set, pod))
+        spec.map_or(DataOn::Unknown, |spec| {
+            data_on(spec, self.etcd_of(pod), set, pod)
+        })
     }
 
     /// The directory of the data of the member in the pod of this name, on its volume.
     pub fn data_directory(&self, pod: &PodName) -> Option<String> {
         let spec = self.pod(pod)?.spec.as_ref()?;
-        data_directory(spec, self.etcd(), pod)
+        data_directory(spec, self.etcd_of(pod), pod)
     }
 
     /// The places of the data of the members in these pods, as a status says them.
@@ -370,15 +373,6 @@ fn is_told_by_others(container: &Container, spec: &PodSpec) -> bool {
     has_script || refers || container.env_from.iter().flatten().next().is_some()
 }
 
-/// The settings of etcd by the objects that its container refers to.
-#[derive(Debug, Default)]
-pub struct Told {
-    /// The directories. `None` if the container itself states them all, or nothing does.
-    pub directories: Option<EtcdDirectories>,
-    /// Whether etcd makes a new cluster of its data, by its container or by these objects.
-    pub is_forced: bool,
-}
-
 impl Observer {
     /// The word of other objects on etcd in the next pod, read now.
     pub async fn told(&self, view: &ClusterView) -> Told {
@@ -406,15 +400,15 @@ impl Observer {
         let may_force = !is_forced && is_told_by_others(container, spec);
         if !names_directories && !may_force {
             return Told {
-                directories: None,
                 is_forced,
+                ..Told::default()
             };
         }
         let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
         // What could not be read may name the directory of the log.
         let states_data = Settings::of(container).directories().is_some();
-        let is_whole = !states_data || !contents.is_partial();
+        let is_whole = !states_data || contents.lack() == Lack::Nothing;
         let directories = settings.directories();
         let directories = directories.filter(|_| names_directories && is_whole);
         Told {
@@ -423,6 +417,7 @@ impl Observer {
                 found
             }),
             is_forced: is_forced || settings.forces_new_cluster(),
+            is_late: contents.lack() == Lack::Late,
         }
     }
 }

@@ -47,6 +47,12 @@ pub(super) fn uid(pod: &PodObject) -> PodUid {
     PodUid::new(pod.metadata.uid.clone().unwrap_or_default())
 }
 
+/// Whether the pod waits for the gate's scheduling gate.
+pub fn is_held(pod: &PodObject) -> bool {
+    let gates = pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
+    gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == names::IDENTITY))
+}
+
 /// The pod's address, if it has one.
 pub(super) fn address(pod: &PodObject) -> Option<&str> {
     let address = pod.status.as_ref()?.pod_ip.as_deref()?;

@@ -2,7 +2,7 @@
 //! the member and the volume that the pod has.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::PodSpec;
 
 use super::bound_node::bound_node;
 use super::claim_note::ClaimNote;
@@ -12,11 +12,11 @@ use super::intents::Intents;
 use super::member_claim::MemberClaim;
 use super::member_volume::{DataOn, data_directory, data_on};
 use super::observer::Observer;
+use super::pods::is_held;
 use super::self_joining::joins_by;
 use super::teardown::kept_ordinals;
-use super::view::ClusterView;
+use super::view::{ClusterView, Told};
 use super::{belonging, enrolment};
-use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
 use crate::plan::replacement::{Guard, MembershipBy, Start, all_are_elsewhere, guard, may_start};
@@ -75,12 +75,6 @@ pub fn data_in_pods(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) 
         None if membership(budget, set) == MembershipBy::Gate => DataInPods::Replace,
         Some(EphemeralData::Allow) | None => DataInPods::Allow,
     }
-}
-
-/// Whether the pod waits for the gate's scheduling gate.
-pub fn is_held(pod: &Pod) -> bool {
-    let gates = pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
-    gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
 }
 
 impl ClusterView {
@@ -192,7 +186,7 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
-        let volume = start_finding(&page, told.is_forced, volume);
+        let volume = start_finding(&page, told.is_forced, &told, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {
@@ -295,19 +289,22 @@ impl Observer {
 impl ClusterView {
     /// The finding about a pod that waits, with what etcd would make of its data.
     pub fn start_finding(&self, page: &Page, found: VolumeFinding) -> VolumeFinding {
-        start_finding(page, self.forces_new_cluster(), found)
+        start_finding(page, self.forces_new_cluster(), self.told(), found)
     }
 }
 
-/// The finding about a pod in which etcd makes a new cluster of its data if `is_forced`. The only
-/// member of a cluster leaves nobody.
-fn start_finding(page: &Page, is_forced: bool, found: VolumeFinding) -> VolumeFinding {
-    if !is_forced || page.volume_records().len() < 2 {
-        return found;
-    }
+/// The finding about a pod by what etcd would make of its data. In a cluster where `is_forced`, it
+/// would make a new one, and the only member of a cluster leaves nobody. What could not be read may
+/// force it too, or name another directory.
+fn start_finding(page: &Page, is_forced: bool, told: &Told, found: VolumeFinding) -> VolumeFinding {
+    let difference = match page.volume_records().len() {
+        2.. if is_forced => Difference::OwnCluster,
+        1.. if told.is_late && !matches!(found, VolumeFinding::Wrong { .. }) => Difference::Unseen,
+        _ => return found,
+    };
     VolumeFinding::Wrong {
         volume: Volume::default(),
-        difference: Difference::OwnCluster,
+        difference,
     }
 }
 

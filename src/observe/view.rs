@@ -38,8 +38,8 @@ pub struct ClusterView {
     etcd_container: Option<String>,
     /// The directories of etcd on record.
     directories: Option<EtcdDirectories>,
-    /// Whether other objects say that etcd makes a new cluster of its data.
-    is_told_to_force: bool,
+    /// What other objects say of etcd in a pod that starts now.
+    told: Told,
     policy: Policy,
     objects: Objects,
 }
@@ -88,12 +88,26 @@ pub struct Ages {
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
 }
 
+/// The settings of etcd by the objects that its container refers to.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// The directories. `None` if the container itself states them all, or nothing does.
+    pub directories: Option<EtcdDirectories>,
+    /// Whether etcd makes a new cluster of its data, by its container or by these objects.
+    pub is_forced: bool,
+    /// Whether one of them could not be read just now, and may say something else.
+    pub is_late: bool,
+}
+
 impl ClusterView {
-    /// Takes from here what other objects say of etcd: its directories, in the place of those on
-    /// record, and whether it makes a new cluster of its data.
-    pub fn learn(&mut self, directories: Option<EtcdDirectories>, is_forced: bool) {
-        self.directories = directories.or_else(|| self.directories.take());
-        self.is_told_to_force = is_forced;
+    /// Takes in what other objects say of etcd in a pod that starts now.
+    pub fn learn(&mut self, told: Told) {
+        self.told = told;
+    }
+
+    /// What other objects say of etcd in a pod that starts now.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
@@ -101,7 +115,7 @@ impl ClusterView {
             cluster: page.cluster.clone(),
             etcd_container: page.etcd_container().map(str::to_owned),
             directories: page.etcd().directories.cloned(),
-            is_told_to_force: false,
+            told: Told::default(),
             policy,
             objects,
         }
@@ -121,6 +135,17 @@ impl ClusterView {
         RecordedEtcd {
             container: self.etcd_container(),
             directories: self.directories.as_ref(),
+        }
+    }
+
+    /// The record of etcd in this pod. One that waits finds the directories that other objects name
+    /// now, and the others have theirs where they were.
+    pub(super) fn etcd_of(&self, pod: &PodName) -> RecordedEtcd<'_> {
+        let waits = self.pod(pod).is_some_and(pods::is_held);
+        let told = self.told.directories.as_ref().filter(|_| waits);
+        RecordedEtcd {
+            directories: told.or(self.directories.as_ref()),
+            ..self.etcd()
         }
     }
 
@@ -270,8 +295,7 @@ impl ClusterView {
             let etcd = EtcdContainer::of(spec, self.etcd_container());
             etcd.certain()
         });
-        self.is_told_to_force
-            || container.is_some_and(|etcd| Settings::of(etcd).forces_new_cluster())
+        self.told.is_forced || container.is_some_and(|etcd| Settings::of(etcd).forces_new_cluster())
     }
 
     fn valid_override(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {

@@ -69,7 +69,7 @@ pub(super) async fn read(
     // A pod that waits would start with what the objects name now, as when it was held.
     if view.pods().iter().any(is_held) {
         let told = run.observer.told(&view).boxed().await;
-        view.learn(told.directories, told.is_forced);
+        view.learn(told);
     }
     Ok(Some((page, view)))
 }

@@ -51,11 +51,13 @@ pub(super) fn initial_states(run: &Run, look: &Look) -> Option<BTreeMap<PodName,
 /// The pause between two readings of what names etcd's directories.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// When etcd's directories were last read, where other objects than its container name them.
+/// The directories of etcd as they were last read, where other objects than its container name them.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
     /// The generation of the StatefulSet, and the time.
     read: Option<(Option<i64>, Instant)>,
+    /// The directories, until they are on record.
+    found: Option<EtcdDirectories>,
 }
 
 impl Directories {
@@ -70,13 +72,19 @@ impl Directories {
         let is_due = self.read.is_none_or(|(of, at)| {
             of != generation || now.saturating_duration_since(at) >= READ_AGAIN
         });
+        let status = look.page.status();
+        let known = status.and_then(|status| status.directories.clone());
         if !is_due {
+            // The write of the record may have lost to another.
+            return self.found.clone().filter(|_| known.is_none());
+        }
+        let told = run.observer.told(&look.view).await;
+        if told.is_late {
             return None;
         }
         self.read = Some((generation, now));
-        let mut found = run.observer.told(&look.view).await.directories?;
-        let status = look.page.status();
-        let known = status.and_then(|status| status.directories.clone());
+        self.found.clone_from(&told.directories);
+        let mut found = told.directories?;
         // A directory that the template states is no other object's, and the record of that which
         // members run with stays.
         if let Some(known) = &known
@@ -257,10 +265,12 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     // The directories may be known later than the volume: other objects may name them.
     let without_directory = records.iter().filter(|(pod, record)| {
         let is_same_pod = snapshot.pod(pod).is_some_and(|own| own.uid == record.pod);
-        let is_unknown = record.volume.directory.is_none();
         let found = view.data_directory(pod);
-        let differs = found.is_some() && found != record.volume.directory;
-        differs && (is_unknown || is_same_pod) && !unrecorded.contains(pod)
+        let adds = found.is_some_and(|found| match &record.volume.directory {
+            None => true,
+            Some(own) => is_same_pod && found.starts_with(&format!("{own} ")),
+        });
+        adds && !unrecorded.contains(pod)
     });
     let due = without_directory.map(|(pod, _)| pod.clone());
     for pod in due.chain(unrecorded.iter().cloned()) {

@@ -129,8 +129,8 @@ pub enum Difference {
     /// The data was in an earlier pod, so it begins empty.
     #[display("a new pod, in which its data begins empty")]
     NewPod,
-    /// The claim could not be seen.
-    #[display("a claim that could not be seen")]
+    /// The claim, or an object that the settings come from, could not be read.
+    #[display("a claim or settings that could not be read")]
     Unseen,
     /// The data directory is another one, on the same volume or in the pod, so it is empty. The
     /// data is where it was.

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Value, json};
 
 use super::{budget_json, pod_json, set_json};
@@ -15,7 +16,8 @@ use crate::observe::{
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    ClusterRef, EvictionBudget, ExpectedVoters, Grace, Kind, PodName, Snapshot, Teardown, Trust,
+    ClusterRef, Difference, EvictionBudget, ExpectedVoters, Grace, Kind, PodName, Snapshot,
+    Teardown, Trust,
 };
 
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
@@ -1153,4 +1155,54 @@ async fn a_claim_of_a_cluster_without_a_usable_budget_is_known_as_such() {
     site.api.undefine("quorumdisruptionbudgets");
     let undefined = whose(&site, "data-etcd-1").await;
     assert!(undefined.contains("definition"), "{undefined}");
+}
+
+/// The object may name another directory by now, or force a new cluster. One that RBAC keeps from
+/// the gate will never be read, and everything else holds no pod for that.
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_until_what_its_settings_come_from_was_read() {
+    let site = Site::new();
+    site.put_budget(&json!({"status": {"clusterID": "1", "volumes": [{
+        "member": "etcd-2", "memberID": "3", "podUID": "p2", "claimUID": "c2", "volumeID": "v2/u2",
+        "directory": "etcd",
+    }]}}));
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": {"volumeName": "v2"},
+        "metadata": {"name": "data-etcd-2", "namespace": "db", "uid": "c2"},
+    });
+    let claim_path = format!("{NAMESPACE}/persistentvolumeclaims/data-etcd-2");
+    site.api.put(&claim_path, claim);
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v2", "uid": "u2"},
+    });
+    site.api.put("/api/v1/persistentvolumes/v2", volume);
+    let map_path = format!("{NAMESPACE}/configmaps/settings");
+    let map = |data: Value| {
+        let metadata = json!({"name": "settings", "namespace": "db"});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+    };
+    site.api.put(&map_path, map(json!({})));
+    let spec: PodSpec = serde_json::from_value(json!({
+        "containers": [{
+            "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"],
+            "envFrom": [{"configMapRef": {"name": "settings"}}],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-etcd-2"}}],
+    }))
+    .unwrap();
+    let held = async || {
+        let (cluster, pod) = (ClusterRef::new("db", "etcd"), "etcd-2".into());
+        let start = site.observer.start_of(&cluster, &pod, &spec);
+        let hold = start.await.unwrap().unwrap().guard.hold;
+        hold.map(|hold| hold.difference)
+    };
+    assert_eq!(held().await, None);
+    site.api
+        .put(&map_path, map(json!({"ETCD_WAL_DIR": "/data/log"})));
+    assert_eq!(held().await, Some(Difference::OtherDirectory));
+    site.api.forbid("configmaps");
+    assert_eq!(held().await, None);
+    site.api.silence(&format!("GET {map_path}"));
+    assert_eq!(held().await, Some(Difference::Unseen));
 }

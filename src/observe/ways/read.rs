@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use crate::api::SourceKind;
 use crate::lists;
 use crate::named;
-use crate::observe::contents::{Contents, Object};
+use crate::observe::contents::{Contents, Lack, Object};
 use crate::observe::etcd_container::EtcdContainer;
 use crate::observe::mounts;
 use crate::observe::patience::soon;
@@ -80,7 +80,8 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
                 match soon(secret).await {
                     Ok(Ok(Some(secret))) => contents.add_secret(&object.name, secret),
                     Ok(Ok(None)) => {}
-                    Ok(Err(_)) | Err(_) => contents.lack_one(),
+                    Ok(Err(error)) => contents.lack_one(lack(&error)),
+                    Err(_) => contents.lack_one(Lack::Late),
                 }
             }
             SourceKind::ConfigMap => {
@@ -88,13 +89,24 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
                 match soon(map).await {
                     Ok(Ok(Some(map))) => contents.add_config_map(&object.name, map),
                     Ok(Ok(None)) => {}
-                    Ok(Err(_)) | Err(_) => contents.lack_one(),
+                    Ok(Err(error)) => contents.lack_one(lack(&error)),
+                    Err(_) => contents.lack_one(Lack::Late),
                 }
             }
         }
         contents
     });
     Contents::of_all(join_all(read).await)
+}
+
+/// The lack of an object whose reading ended like this. Bad names and what RBAC forbids stay as they
+/// are.
+fn lack(error: &kube::Error) -> Lack {
+    match error {
+        kube::Error::Api(status) if !status.is_forbidden() => Lack::Late,
+        kube::Error::Api(_) | kube::Error::BuildRequest(_) => Lack::Forbidden,
+        _ => Lack::Late,
+    }
 }
 
 /// The Services of the namespace that select pods with these labels. None where they cannot be
