@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::EvictParams;
+use kube::api::{EvictParams, Patch, PatchParams};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::gate::Gate;
@@ -49,6 +49,12 @@ async fn the_cluster_of_etcd_operator() -> Result<()> {
     // The operator takes any label from the StatefulSet, so the reader writes the budget.
     objects.extend(documented("QuorumDisruptionBudget")?);
     example.apply(&objects).await?;
+    // It begins with Warn, and the reader has watched it for a while.
+    let budgets: Api<QuorumDisruptionBudget> = example.sandbox.api();
+    let enforces = Patch::Merge(json!({"spec": {"enforcement": "Enforce"}}));
+    budgets
+        .patch("etcd", &PatchParams::default(), &enforces)
+        .await?;
     example.try_out("etcd", Asked::InPlaintext).await
 }
 
