@@ -1,4 +1,5 @@
-//! The metrics of a member that no call answers with: whether it is defragmenting, and its quota.
+//! The metrics of a member that no call answers with: whether it is defragmenting, its quota, and
+//! the work of its process.
 //!
 //! While a member defragments, `/metrics` answers, and nothing else that says how the member is.
 
@@ -10,12 +11,19 @@ use super::endpoint::Endpoint;
 use super::lines::{Lines, value};
 use super::page::Page;
 use super::probe::Prober;
+use crate::quorum::Work;
 use crate::quorum::evidence::Unanswered;
 
 const DEFRAGMENTING: &str = "etcd_disk_defrag_inflight";
 const QUOTA: &str = "etcd_server_quota_backend_bytes";
 const MEMORY: &str = "process_resident_memory_bytes";
 const STARTED: &str = "process_start_time_seconds";
+/// The labels follow: `op`, `success` and `version`.
+const APPLIED: &str = "etcd_server_apply_duration_seconds_count{op=\"";
+/// The operations of [`APPLIED`] on keys. Those of others happen again at each start.
+const ON_KEYS: [&str; 3] = ["Put", "DeleteRange", "Txn"];
+/// The label follows: `From`.
+const RECEIVED: &str = "etcd_network_snapshot_receive_success{";
 
 /// The metrics of a member that matter here. A metric that the member does not have is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -29,6 +37,8 @@ pub struct MemberMetrics {
     /// The age of the process: from `process_start_time_seconds` to the date of the answer, so both
     /// are of the member's own clock.
     pub age: Option<Duration>,
+    /// The work of the process.
+    pub work: Work,
 }
 
 impl Prober {
@@ -72,7 +82,26 @@ impl MemberMetrics {
         }
         self.quota = bytes(line, QUOTA).or(self.quota);
         self.memory = bytes(line, MEMORY).or(self.memory);
+        let applied = line.strip_prefix(APPLIED).and_then(|of| of.split_once('"'));
+        if let Some((_, rest)) = applied.filter(|(op, _)| ON_KEYS.contains(op)) {
+            self.work.applied += count(rest);
+        }
+        self.work.received += line.strip_prefix(RECEIVED).map_or(0, count);
     }
+}
+
+/// The number behind the labels of a counter.
+fn count(labels: &str) -> u64 {
+    let number = labels
+        .rsplit_once("} ")
+        .and_then(|(_, n)| n.trim().parse::<f64>().ok());
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a counter of events"
+    )]
+    let count = number.unwrap_or_default() as u64;
+    count
 }
 
 /// The number of bytes that the line gives the metric of this name, if it is more than none.
@@ -98,12 +127,21 @@ mod tests {
             etcd_disk_defrag_inflight 1\n\
             etcd_server_quota_backend_bytes_other 3\n\
             etcd_server_quota_backend_bytes 2.147483648e+09\n\
-            process_resident_memory_bytes 4.194304e+06\n";
+            process_resident_memory_bytes 4.194304e+06\n\
+            etcd_server_apply_duration_seconds_count{op=\"Put\",success=\"true\",version=\"v3\"} 600\n\
+            etcd_server_apply_duration_seconds_count{op=\"Txn\",success=\"false\",version=\"v3\"} 2\n\
+            etcd_server_apply_duration_seconds_count{op=\"unknown\",success=\"true\",version=\"v3\"} 300\n\
+            etcd_server_apply_duration_seconds_count{op=\"ClusterMemberAttrSet\",success=\"true\",version=\"v3\"} 5\n\
+            etcd_network_snapshot_receive_success{From=\"2e1259d415f2a040\"} 1\n";
         let expected = MemberMetrics {
             defragmenting: Some(true),
             quota: Some(2 << 30),
             memory: Some(4 << 20),
             age: None,
+            work: Work {
+                applied: 602,
+                received: 1,
+            },
         };
         assert_eq!(parse(page, page.len()), expected);
         for size in [1, 2, 7, 64] {

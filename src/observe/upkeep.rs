@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
 use super::claim_names::CLAIM_NAME;
+use super::containers::etcd_history;
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::ClusterView;
@@ -14,7 +15,7 @@ use super::{etcd_container, pods, sidecar};
 use crate::etcd::Endpoint;
 use crate::named;
 use crate::quorum::evidence::Target;
-use crate::quorum::{ClusterRef, PodName, PodUid};
+use crate::quorum::{ClusterRef, PodName, PodUid, Work};
 
 /// The schedule by which that sidecar defragments where no flag names another.
 const SIDECAR_SCHEDULE: &str = "0 0 */3 * *";
@@ -58,6 +59,11 @@ impl ClusterView {
         })
     }
 
+    /// The restarts of etcd's container in this pod.
+    pub fn etcd_restarts(&self, pod: &PodName) -> Option<u32> {
+        Some(etcd_history(self.pod(pod)?, self.etcd_container()).1)
+    }
+
     /// The time without an answer that the liveness probe of this pod's member bears at least.
     pub fn liveness(&self, pod: &PodName) -> Option<Duration> {
         let probe = etcd_container::of_pod(self.pod(pod)?, self.etcd_container())?
@@ -88,6 +94,14 @@ impl ClusterView {
 }
 
 impl Observer {
+    /// The work of the process of etcd in the pod with this UID. `None` if its metrics cannot be
+    /// read.
+    pub async fn work(&self, view: &ClusterView, pod: &PodUid, limit: Duration) -> Option<Work> {
+        let endpoint = view.metrics_endpoint(&Target::Pod(pod.clone()))?;
+        let metrics = self.prober().metrics(&endpoint, limit).await;
+        metrics.ok().map(|metrics| metrics.work)
+    }
+
     /// The room that is left on the claim of this pod's member beside a database of this size: what
     /// the claim was given, without the database and without what etcd keeps beside it. `None`
     /// where the data is on no claim, or the claim cannot be read.

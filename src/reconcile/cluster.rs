@@ -37,8 +37,6 @@ const CALM: Duration = Duration::from_secs(15);
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 /// The pause after a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// The longest time without a report while operations step at each look.
-const UNSHOWN: Duration = Duration::from_secs(5);
 
 /// The loop of one cluster.
 struct ClusterLoop {
@@ -47,9 +45,6 @@ struct ClusterLoop {
     operations: Operations,
     reports: Reports,
     upkeep: Upkeep,
-    /// Whether the last look was for the report alone. The next one is for the operations, however
-    /// long looks and reports take.
-    only_reported: bool,
 }
 
 /// The next time for something, and whether it was asked for since the last.
@@ -132,7 +127,6 @@ impl ClusterLoop {
             operations: Operations::default(),
             reports: Reports::default(),
             upkeep: Upkeep::default(),
-            only_reported: false,
         }
     }
 
@@ -184,12 +178,10 @@ impl ClusterLoop {
         } else {
             GivenUp::None
         };
-        let is_overdue = self.reports.since_shown(asked) > Some(UNSHOWN);
-        let is_report_due = leads && is_overdue && !self.only_reported && run.leading.now();
-        self.only_reported = is_report_due;
+        let is_for_report = leads && run.leading.now() && self.reports.take_look(asked);
         let (stepped, reports) = match given_up {
             GivenUp::Settled => return Ok(Duration::ZERO),
-            _ if is_report_due => (false, Vec::new()),
+            _ if is_for_report => (false, Vec::new()),
             _ => self.operations.take_turns(turn).await,
         };
         if stepped {

@@ -25,6 +25,7 @@ mod not_guarded;
 mod operation;
 mod operations;
 mod redrive;
+mod refills;
 mod replacement;
 mod report;
 mod rollout;

@@ -37,6 +37,8 @@ const LOSS_LASTS: Duration = Duration::from_secs(1);
 const LOSS_AGAIN: Duration = Duration::from_secs(2);
 /// The pause while a judgement of the cluster is under way.
 const POLITE: Duration = Duration::from_millis(300);
+/// The longest time without a report while operations step at each look.
+const UNSHOWN: Duration = Duration::from_secs(5);
 /// The most attempts to report a step while other clients write to the budget.
 const ATTEMPTS: u32 = 10;
 
@@ -47,6 +49,8 @@ pub(super) struct Reports {
     written: Option<Instant>,
     /// When the cluster was last shown whole, whether or not there was anything to write.
     shown: Option<Instant>,
+    /// Whether the last look was for the report alone.
+    took_look: bool,
     ways: Ways,
     directories: Directories,
     joins: Joins,
@@ -56,9 +60,12 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// The time since the cluster was last shown, if it was.
-    pub(super) fn since_shown(&self, now: Instant) -> Option<Duration> {
-        self.shown.map(|at| now.saturating_duration_since(at))
+    /// Whether a look that begins now is for the report alone, because operations have stepped at
+    /// each look for a while. The next one is for them, however long looks and reports take.
+    pub(super) fn take_look(&mut self, now: Instant) -> bool {
+        let since = self.shown.map(|at| now.saturating_duration_since(at));
+        self.took_look = !self.took_look && since > Some(UNSHOWN);
+        self.took_look
     }
 
     /// The initialisations of the members' data.
@@ -296,5 +303,22 @@ fn state<'a>(
         oldest_grant: causes.filter_map(|cause| cause.time.parse().ok()).min(),
         conditions: conditions.collect(),
         backups: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_looks_one_is_for_the_operations_however_long_reports_take() {
+        let start = Instant::now();
+        let mut reports = Reports::default();
+        assert!(!reports.take_look(start), "nothing was ever shown");
+        reports.shown = Some(start);
+        assert!(!reports.take_look(start + UNSHOWN));
+        let late = start + 2 * UNSHOWN;
+        let looks = [(); 4].map(|()| reports.take_look(late));
+        assert_eq!(looks, [true, false, true, false]);
     }
 }

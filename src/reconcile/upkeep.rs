@@ -1,5 +1,5 @@
 //! Upkeep after a look, besides the report: the `PodDisruptionBudget` for planners, the notes on
-//! claims, the `EtcdMember`s, and deletes that are repeated for the taint eviction controller.
+//! claims, members that lacked data, the `EtcdMember`s, and deletes that are repeated for the taint eviction controller.
 //!
 //! A failure in one of them concerns nothing else, so it is only logged.
 
@@ -13,6 +13,7 @@ use tracing::warn;
 use super::initialisations::Initialisations;
 use super::look::Look;
 use super::members::Members;
+use super::refills::Refills;
 use super::run::Run;
 use super::volumes::Notes;
 use super::{companion, redrive};
@@ -23,6 +24,7 @@ use crate::quorum::Snapshot;
 pub(super) struct Upkeep {
     asked_again: HashMap<String, Instant>,
     notes: Notes,
+    refills: Refills,
     /// `None` until the feature asks for it, since there may be ten thousand loops.
     members: Option<Box<Members>>,
 }
@@ -36,6 +38,7 @@ impl Upkeep {
         initialisations: &Initialisations,
     ) -> Option<Duration> {
         Box::pin(self.notes.write(run, look)).await;
+        Box::pin(self.refills.tell(run, look)).await;
         plan_companion(run, look).await;
         self.keep_members(run, look, initialisations).await;
         self.redrive(run, look).await

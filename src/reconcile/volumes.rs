@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::look::Look;
+use super::refills;
 use super::run::Run;
 use crate::api::{DataPlace, EtcdDirectories, names};
 use crate::causes::causes;
-use crate::ledger::Page;
 use crate::observe::{ClaimNote, InitialState, guarded_since, membership};
 use crate::plan::replacement::MembershipBy;
 use crate::quorum::{
-    ClusterId, ClusterRef, HeldData, HeldVolumes, Member, MemberId, PodName, VolumeRecord,
-    VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes,
+    ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecord, VolumeRecords, confirmed_list,
+    record_volumes, unrecorded_volumes,
 };
 use crate::telemetry::events::{Notice, Severity};
 
@@ -232,23 +232,6 @@ async fn write_notes(
     Ok(found.len() == all)
 }
 
-/// Tells that a member serves under its old id on a volume that was never its own: its pod was
-/// created without the gate. It has all data again from the others.
-fn tell_refilled(run: &Run, page: &Page, pod: &PodName, id: MemberId) {
-    let ClusterRef { namespace, name } = &page.cluster;
-    run.events.notify(Notice {
-        regarding: page.budget().object_ref(&()),
-        severity: Severity::Warning,
-        reason: "RefilledUnderOldID".to_owned(),
-        action: "Observe",
-        note: format!(
-            "{pod} began on another volume and serves under its old id {id}. The others gave it their \
-             data; a write that it had acknowledged just before may be counted twice. To have it join \
-             anew: kubectl -n {namespace} annotate qdb {name} quorumgate.io/replace={id} --overwrite"
-        ),
-    });
-}
-
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is
 /// recorded at a later look.
 pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
@@ -309,7 +292,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
                 before.id == id && before.pod != record.pod && !before.volume.is_in_pod()
             };
             if before.is_some_and(of_another_pod) {
-                tell_refilled(run, page, pod, id);
+                refills::tell(run, page, pod, id, "on another volume");
             }
         }
     }

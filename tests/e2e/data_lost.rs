@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use quorumgate::api::names::ACCEPT_DATA_LOSS;
-use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{PodFaults, copy_data, lose_data};
 use serde_json::json;
@@ -140,4 +140,49 @@ async fn members_without_any_data_begin_a_new_cluster_when_that_is_announced() -
     budgets.patch("etcd", &params, &Patch::Merge(anew)).await?;
     world.whole().await?;
     world.close().await
+}
+
+/// A member that is emptied ends at once while its template says that the cluster is new, or while
+/// a leader knows what it had. The gate made its pod join, and another leader gives it everything
+/// again: etcd 3.7 by a snapshot, older ones entry by entry.
+async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = World::builder(name)
+        .etcd(|etcd| etcd.version(version))
+        .start()
+        .await?;
+    world.etcd.move_leader("etcd-0").await?;
+    write(&world.etcd, &world).await?;
+    let id = world.etcd.member("etcd-1").await?.id;
+    world.lets_go(By::Delete, "etcd-1").await?;
+    world.whole().await?;
+    // One that restarts with its data is told of by nobody.
+    PodFaults::of(&world.sandbox, "etcd-2").await?.kill()?;
+    world.whole().await?;
+    let member = PodFaults::of(&world.sandbox, "etcd-1").await?;
+    lose_data(&[("etcd-1", &member)], None)?;
+    world.etcd.move_leader("etcd-2").await?;
+    world
+        .told_by_event("RefilledUnderOldID", "etcd-1 began without its data")
+        .await?;
+    let now = world.etcd.member("etcd-1").await?.id;
+    ensure!(now == id, "{id:x}, then {now:x}");
+    let list = [
+        "get",
+        "events",
+        "--field-selector",
+        "reason=RefilledUnderOldID",
+    ];
+    let events = world.kubectl(&list).await?.success()?;
+    ensure!(!events.contains("etcd-2 began"), "{events}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_7() -> Result<()> {
+    a_refilled_member_is_told(EtcdVersion::V3_7, "lost-one-3-7").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_5() -> Result<()> {
+    a_refilled_member_is_told(EtcdVersion::V3_5, "lost-one-3-5").await
 }

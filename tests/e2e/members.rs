@@ -215,20 +215,10 @@ pub(crate) async fn another_writer_ends_its_writes(version: EtcdVersion, name: &
         ])
         .await?
         .success()?;
-    is_said(&world, "ForeignWriter", "somebody-else").await?;
+    world
+        .told_by_event("ForeignWriter", "somebody-else")
+        .await?;
     world.close().await
-}
-
-/// Waits for an Event with this reason that mentions `part`.
-async fn is_said(world: &World, reason: &str, part: &str) -> Result<()> {
-    eventually(SOON, format!("the gate says {reason}"), || async {
-        let selector = format!("reason={reason}");
-        let list = ["get", "events", "--field-selector", &selector];
-        let events = world.kubectl(&list).await?.success()?;
-        ensure!(events.contains(part), "{events}");
-        Ok(())
-    })
-    .await
 }
 
 /// Records one of several members as restored from the backup, in the gate's name: no way leads
@@ -254,7 +244,9 @@ async fn an_impossible_change_is_an_event(world: &World, leader: &str) -> Result
         ])
         .await?
         .success()?;
-    is_said(world, "ImpossibleTransition", "which cannot follow").await
+    world
+        .told_by_event("ImpossibleTransition", "which cannot follow")
+        .await
 }
 
 /// A life on an older etcd; the tests above run the newest.

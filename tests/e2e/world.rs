@@ -238,6 +238,18 @@ impl World {
         .await
     }
 
+    /// Waits for an Event with this reason that mentions `part`.
+    pub(crate) async fn told_by_event(&self, reason: &str, part: &str) -> Result<()> {
+        eventually(SOON, format!("the gate says {reason}"), || async {
+            let selector = format!("reason={reason}");
+            let list = ["get", "events", "--field-selector", &selector];
+            let events = self.kubectl(&list).await?.success()?;
+            ensure!(events.contains(part), "{events}");
+            Ok(())
+        })
+        .await
+    }
+
     /// The highest sequence number that the ledger has given out.
     pub(crate) async fn last_seq(&self) -> Result<i64> {
         let status = self.budget().await?.status.context("no status")?;

@@ -79,6 +79,7 @@ async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) 
         quota: Some(QUOTA),
         memory: metrics.memory,
         age: metrics.age,
+        work: metrics.work,
     };
     ensure!(metrics.memory > Some(1 << 20), "{metrics:?}");
     ensure!(

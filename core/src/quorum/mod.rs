@@ -50,6 +50,7 @@ pub mod pod;
 mod policy;
 mod process;
 mod readiness;
+mod refill;
 mod serving;
 mod settlement;
 mod snapshot;
@@ -86,6 +87,7 @@ pub use log_end::{LogEnd, WentBack};
 pub use membership::Membership;
 pub use policy::{EvidenceMode, Policy, SmallCluster};
 pub use process::ProcessState;
+pub use refill::Work;
 pub use serving::Serving;
 pub use settlement::{
     CauseState, Defragmentation, Incarnation, PodRead, Replacement, Settlement, settlement,

@@ -1,0 +1,151 @@
+//! Members that began without their data and serve under their old ids: the others gave them
+//! everything again, and only an Event says that the data was gone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use kube::Resource as _;
+use tokio::time::Instant;
+
+use super::look::Look;
+use super::run::Run;
+use crate::ledger::Page;
+use crate::quorum::evidence::{Status, Target};
+use crate::quorum::{ClusterRef, Member, MemberId, PodName, PodUid};
+use crate::telemetry::events::{Notice, Severity};
+
+/// The members as the last looks of this replica have seen them, by pod. Without an earlier look,
+/// nobody knows what a member had.
+#[derive(Debug, Default)]
+pub(super) struct Refills(BTreeMap<PodName, Seen>);
+
+/// A member at the last look at which it served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    id: MemberId,
+    process: Process,
+    /// The end of its log, and when it was seen.
+    reached: (u64, Instant),
+    /// The end of its log at least [`FLUSHED`] earlier.
+    had: u64,
+}
+
+/// The pod of a process, and the restarts of its container.
+type Process = (PodUid, u32);
+
+/// A longer time than etcd takes to write what it has applied to its database
+/// (`--backend-batch-interval`, a tenth of a second). After a kill it applies the rest again.
+const FLUSHED: Duration = Duration::from_secs(1);
+/// The time limit for a member's metrics.
+const METRICS: Duration = Duration::from_secs(1);
+
+impl Refills {
+    /// Tells each member that began without its data since the last look.
+    pub(super) async fn tell(&mut self, run: &Run, look: &Look) {
+        let now = run.clock.instant();
+        let members = look.snapshot.members.iter();
+        let seen = members.filter_map(|member| serving(look, member, now));
+        let seen: Vec<(PodName, Seen)> = seen.collect();
+        let read = seen.into_iter().map(|(pod, seen)| async {
+            let known = self.0.get(&pod);
+            let Some(known) = known.filter(|known| known.id == seen.id) else {
+                return Some((pod, seen));
+            };
+            if known.process != seen.process {
+                let work = run
+                    .observer
+                    .work(&look.view, &seen.process.0, METRICS)
+                    .await?;
+                let end = look.snapshot.log_end?.index;
+                if work.lacked_data(end.saturating_sub(known.had)) {
+                    tell(run, &look.page, &pod, seen.id, "without its data");
+                }
+                return Some((pod, seen));
+            }
+            Some((pod, known.clone().later(seen)))
+        });
+        let read = join_all(read).await;
+        self.0.extend(read.into_iter().flatten());
+        self.0.retain(|pod, seen| {
+            let own = look.snapshot.member(pod);
+            own.is_none_or(|own| own.id.is_none_or(|id| id == seen.id))
+        });
+    }
+}
+
+impl Seen {
+    /// This member at a later look.
+    fn later(self, now: Self) -> Self {
+        let (reached, at) = self.reached;
+        if now.reached.1.saturating_duration_since(at) < FLUSHED {
+            return self;
+        }
+        Self {
+            had: reached,
+            ..now
+        }
+    }
+}
+
+/// A member that serves now, in the pod of this name.
+fn serving(look: &Look, member: &Member, now: Instant) -> Option<(PodName, Seen)> {
+    let pod = member.pod.as_ref().filter(|_| member.serves_quorum())?;
+    let target = Target::Pod(pod.uid.clone());
+    let mut probes = look.round.probes.iter();
+    let probe = probes.find(|probe| probe.target == target)?;
+    let status: &Status = probe.status.as_ref().ok()?;
+    let restarts = look.view.etcd_restarts(&pod.name)?;
+    let seen = Seen {
+        id: member.id?,
+        process: (pod.uid.clone(), restarts),
+        reached: (status.raft_index, now),
+        had: status.raft_index,
+    };
+    Some((pod.name.clone(), seen))
+}
+
+/// Tells that a member serves under its old id, and began like this: "on another volume".
+pub(super) fn tell(run: &Run, page: &Page, pod: &PodName, id: MemberId, how: &str) {
+    let ClusterRef { namespace, name } = &page.cluster;
+    run.events.notify(Notice {
+        regarding: page.budget().object_ref(&()),
+        severity: Severity::Warning,
+        reason: "RefilledUnderOldID".to_owned(),
+        action: "Observe",
+        note: format!(
+            "{pod} began {how} and serves under its old id {id}. The others gave it their data; a \
+             write that it had acknowledged just before may be counted twice. To have it join anew: \
+             kubectl -n {namespace} annotate qdb {name} quorumgate.io/replace={id} --overwrite"
+        ),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A member that is killed applies again what it had not written yet. Looks in quick succession
+    /// do not forget where it was before that.
+    #[test]
+    fn what_a_member_had_is_what_it_reached_a_while_before_it_was_last_seen() {
+        let start = Instant::now();
+        let at = |index, after: Duration| Seen {
+            id: MemberId(1),
+            process: (PodUid::new("a"), 0),
+            reached: (index, start + after),
+            had: index,
+        };
+        let ms = Duration::from_millis;
+        let mut seen = at(100, ms(0));
+        for (index, after, had) in [
+            (200, 400, 100),
+            (300, 1200, 100),
+            (400, 1900, 100),
+            (500, 2300, 300),
+        ] {
+            seen = seen.later(at(index, ms(after)));
+            assert_eq!(seen.had, had, "after {after} ms");
+        }
+    }
+}
