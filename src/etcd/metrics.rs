@@ -24,6 +24,7 @@ const APPLIED: &str = "etcd_server_apply_duration_seconds_count{op=\"";
 const ON_KEYS: [&str; 3] = ["Put", "DeleteRange", "Txn"];
 /// The label follows: `From`.
 const RECEIVED: &str = "etcd_network_snapshot_receive_success{";
+const COMMITTED: &str = "etcd_server_proposals_committed_total";
 
 /// The metrics of a member that matter here. A metric that the member does not have is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,13 +81,15 @@ impl MemberMetrics {
         if let Some(value) = value(line, DEFRAGMENTING) {
             self.defragmenting = Some(value > 0.0);
         }
-        self.quota = bytes(line, QUOTA).or(self.quota);
-        self.memory = bytes(line, MEMORY).or(self.memory);
+        self.quota = whole(line, QUOTA).or(self.quota);
+        self.memory = whole(line, MEMORY).or(self.memory);
         let applied = line.strip_prefix(APPLIED).and_then(|of| of.split_once('"'));
         if let Some((_, rest)) = applied.filter(|(op, _)| ON_KEYS.contains(op)) {
-            self.work.applied += count(rest);
+            self.work.applied = self.work.applied.saturating_add(count(rest));
         }
-        self.work.received += line.strip_prefix(RECEIVED).map_or(0, count);
+        let received = line.strip_prefix(RECEIVED).map_or(0, count);
+        self.work.received = self.work.received.saturating_add(received);
+        self.work.committed = whole(line, COMMITTED).unwrap_or(self.work.committed);
     }
 }
 
@@ -104,16 +107,16 @@ fn count(labels: &str) -> u64 {
     count
 }
 
-/// The number of bytes that the line gives the metric of this name, if it is more than none.
-fn bytes(line: &str, name: &str) -> Option<u64> {
+/// The whole number that the line gives the metric of this name, if it is more than none.
+fn whole(line: &str, name: &str) -> Option<u64> {
     let number = value(line, name).filter(|number| *number > 0.0)?;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a number of bytes"
+        reason = "a number of bytes or entries"
     )]
-    let bytes = number as u64;
-    Some(bytes)
+    let whole = number as u64;
+    Some(whole)
 }
 
 #[cfg(test)]
@@ -132,7 +135,8 @@ mod tests {
             etcd_server_apply_duration_seconds_count{op=\"Txn\",success=\"false\",version=\"v3\"} 2\n\
             etcd_server_apply_duration_seconds_count{op=\"unknown\",success=\"true\",version=\"v3\"} 300\n\
             etcd_server_apply_duration_seconds_count{op=\"ClusterMemberAttrSet\",success=\"true\",version=\"v3\"} 5\n\
-            etcd_network_snapshot_receive_success{From=\"2e1259d415f2a040\"} 1\n";
+            etcd_network_snapshot_receive_success{From=\"2e1259d415f2a040\"} 1\n\
+            etcd_server_proposals_committed_total 614\n";
         let expected = MemberMetrics {
             defragmenting: Some(true),
             quota: Some(2 << 30),
@@ -141,6 +145,7 @@ mod tests {
             work: Work {
                 applied: 602,
                 received: 1,
+                committed: 614,
             },
         };
         assert_eq!(parse(page, page.len()), expected);

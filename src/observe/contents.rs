@@ -26,7 +26,7 @@ pub(super) struct Place {
 #[derive(Default)]
 pub(super) struct Contents {
     read: BTreeMap<Object, BTreeMap<String, Vec<u8>>>,
-    /// What could not be read.
+    /// The objects that could not be read.
     lack: Lack,
 }
 
@@ -36,7 +36,8 @@ pub(super) enum Lack {
     /// None.
     #[default]
     Nothing,
-    /// Some, and no later reading will find them: the gate may not read them.
+    /// Some, and no later reading will find them: the gate may not read them, or no object can have
+    /// such a name.
     Forbidden,
     /// Some, and a later reading may find them.
     Late,

@@ -383,8 +383,8 @@ impl Observer {
         self.told_in(namespace, spec, view.etcd_container()).await
     }
 
-    /// The word of other objects on etcd in a pod with this spec, read now. One that cannot be
-    /// read says nothing.
+    /// The word of other objects on etcd in a pod with this spec, read now. One that the
+    /// gate may not read says nothing.
     pub(super) async fn told_in(
         &self,
         namespace: &str,
@@ -406,9 +406,14 @@ impl Observer {
         }
         let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
-        // What could not be read may name the directory of the log.
+        // What could not be read may name the directory of the log. Nobody expects that of an
+        // object that is never read, beside another that names the data directory.
         let states_data = Settings::of(container).directories().is_some();
-        let is_whole = !states_data || contents.lack() == Lack::Nothing;
+        let is_whole = match contents.lack() {
+            Lack::Nothing => true,
+            Lack::Forbidden => !states_data,
+            Lack::Late => false,
+        };
         let directories = settings.directories();
         let directories = directories.filter(|_| names_directories && is_whole);
         Told {

@@ -15,7 +15,7 @@ use super::observer::Observer;
 use super::pods::is_held;
 use super::self_joining::joins_by;
 use super::teardown::kept_ordinals;
-use super::view::{ClusterView, Told};
+use super::view::ClusterView;
 use super::{belonging, enrolment};
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
@@ -186,7 +186,7 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
-        let volume = start_finding(&page, told.is_forced, &told, volume);
+        let volume = start_finding(&page, told.is_forced, told.is_late, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         Ok(Some(StartGuard {
@@ -289,17 +289,22 @@ impl Observer {
 impl ClusterView {
     /// The finding about a pod that waits, with what etcd would make of its data.
     pub fn start_finding(&self, page: &Page, found: VolumeFinding) -> VolumeFinding {
-        start_finding(page, self.forces_new_cluster(), self.told(), found)
+        start_finding(page, self.forces_new_cluster(), self.told().is_late, found)
     }
 }
 
 /// The finding about a pod by what etcd would make of its data. In a cluster where `is_forced`, it
 /// would make a new one, and the only member of a cluster leaves nobody. What could not be read may
 /// force it too, or name another directory.
-fn start_finding(page: &Page, is_forced: bool, told: &Told, found: VolumeFinding) -> VolumeFinding {
+fn start_finding(
+    page: &Page,
+    is_forced: bool,
+    is_late: bool,
+    found: VolumeFinding,
+) -> VolumeFinding {
     let difference = match page.volume_records().len() {
         2.. if is_forced => Difference::OwnCluster,
-        1.. if told.is_late && !matches!(found, VolumeFinding::Wrong { .. }) => Difference::Unseen,
+        1.. if is_late && !matches!(found, VolumeFinding::Wrong { .. }) => Difference::Unseen,
         _ => return found,
     };
     VolumeFinding::Wrong {

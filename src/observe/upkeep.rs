@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
 use super::claim_names::CLAIM_NAME;
-use super::containers::etcd_history;
+use super::containers::etcd_status;
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::ClusterView;
@@ -59,9 +59,10 @@ impl ClusterView {
         })
     }
 
-    /// The restarts of etcd's container in this pod.
-    pub fn etcd_restarts(&self, pod: &PodName) -> Option<u32> {
-        Some(etcd_history(self.pod(pod)?, self.etcd_container()).1)
+    /// The restarts of etcd's container in this pod, as far as its node has told.
+    pub fn etcd_restarts(&self, pod: &PodName) -> Option<i32> {
+        let status = etcd_status(self.pod(pod)?, self.etcd_container())?;
+        Some(status.restart_count)
     }
 
     /// The time without an answer that the liveness probe of this pod's member bears at least.
@@ -94,12 +95,17 @@ impl ClusterView {
 }
 
 impl Observer {
-    /// The work of the process of etcd in the pod with this UID. `None` if its metrics cannot be
-    /// read.
-    pub async fn work(&self, view: &ClusterView, pod: &PodUid, limit: Duration) -> Option<Work> {
+    /// The work of the process of etcd in the pod with this UID, and its age. `None` if its metrics
+    /// cannot be read.
+    pub async fn work(
+        &self,
+        view: &ClusterView,
+        pod: &PodUid,
+        limit: Duration,
+    ) -> Option<(Work, Duration)> {
         let endpoint = view.metrics_endpoint(&Target::Pod(pod.clone()))?;
-        let metrics = self.prober().metrics(&endpoint, limit).await;
-        metrics.ok().map(|metrics| metrics.work)
+        let metrics = self.prober().metrics(&endpoint, limit).await.ok()?;
+        Some((metrics.work, metrics.age?))
     }
 
     /// The room that is left on the claim of this pod's member beside a database of this size: what

@@ -38,7 +38,7 @@ pub struct ClusterView {
     etcd_container: Option<String>,
     /// The directories of etcd on record.
     directories: Option<EtcdDirectories>,
-    /// What other objects say of etcd in a pod that starts now.
+    /// The word of other objects on etcd in a pod that starts now.
     told: Told,
     policy: Policy,
     objects: Objects,
@@ -105,7 +105,7 @@ impl ClusterView {
         self.told = told;
     }
 
-    /// What other objects say of etcd in a pod that starts now.
+    /// The word of other objects on etcd in a pod that starts now.
     pub(super) fn told(&self) -> &Told {
         &self.told
     }

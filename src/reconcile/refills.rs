@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::look::Look;
 use super::run::Run;
 use crate::ledger::Page;
-use crate::quorum::evidence::{Status, Target};
+use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, Member, MemberId, PodName, PodUid};
 use crate::telemetry::events::{Notice, Severity};
 
@@ -25,20 +25,22 @@ pub(super) struct Refills(BTreeMap<PodName, Seen>);
 struct Seen {
     id: MemberId,
     process: Process,
-    /// The end of its log, and when it was seen.
+    /// The last entry that it had applied, and when that was seen.
     reached: (u64, Instant),
-    /// The end of its log at least [`FLUSHED`] earlier.
-    had: u64,
+    /// The last entry that it had applied at least [`FLUSHED`] earlier, if it was seen then.
+    had: Option<u64>,
 }
 
 /// The pod of a process, and the restarts of its container.
-type Process = (PodUid, u32);
+type Process = (PodUid, i32);
 
 /// A longer time than etcd takes to write what it has applied to its database
 /// (`--backend-batch-interval`, a tenth of a second). After a kill it applies the rest again.
 const FLUSHED: Duration = Duration::from_secs(1);
 /// The time limit for a member's metrics.
 const METRICS: Duration = Duration::from_secs(1);
+/// The time since a member was last seen for which its metrics are tried again.
+const TRIED: Duration = Duration::from_secs(60);
 
 impl Refills {
     /// Tells each member that began without its data since the last look.
@@ -47,42 +49,51 @@ impl Refills {
         let members = look.snapshot.members.iter();
         let seen = members.filter_map(|member| serving(look, member, now));
         let seen: Vec<(PodName, Seen)> = seen.collect();
-        let read = seen.into_iter().map(|(pod, seen)| async {
-            let known = self.0.get(&pod);
-            let Some(known) = known.filter(|known| known.id == seen.id) else {
-                return Some((pod, seen));
+        let after = seen.into_iter().map(|(pod, seen)| async {
+            let known = self.0.get(&pod).filter(|known| known.id == seen.id);
+            let after = match known {
+                Some(known) if known.process == seen.process => known.clone().later(seen),
+                Some(known) => begun(run, look, &pod, known, seen).await,
+                None => seen,
             };
-            if known.process != seen.process {
-                let work = run
-                    .observer
-                    .work(&look.view, &seen.process.0, METRICS)
-                    .await?;
-                let end = look.snapshot.log_end?.index;
-                if work.lacked_data(end.saturating_sub(known.had)) {
-                    tell(run, &look.page, &pod, seen.id, "without its data");
-                }
-                return Some((pod, seen));
+            (pod, after)
+        });
+        let after = join_all(after).await;
+        self.0.extend(after);
+    }
+}
+
+/// The member after another process of it was seen, which is told of if it began without its data.
+async fn begun(run: &Run, look: &Look, pod: &PodName, known: &Seen, seen: Seen) -> Seen {
+    let process = &seen.process.0;
+    let work = run.observer.work(&look.view, process, METRICS).await;
+    let since = run
+        .clock
+        .instant()
+        .saturating_duration_since(known.reached.1);
+    match (work, known.had) {
+        (None, Some(_)) if since < TRIED => known.clone(),
+        // Nodes may tell late of a process that had begun before the member was last seen.
+        (Some((work, age)), Some(had)) if age < since => {
+            let is_replaced = look.page.grants.permit_replacement(pod);
+            if work.lacked_data(had) && !is_replaced {
+                tell(run, &look.page, pod, seen.id, "without its data");
             }
-            Some((pod, known.clone().later(seen)))
-        });
-        let read = join_all(read).await;
-        self.0.extend(read.into_iter().flatten());
-        self.0.retain(|pod, seen| {
-            let own = look.snapshot.member(pod);
-            own.is_none_or(|own| own.id.is_none_or(|id| id == seen.id))
-        });
+            seen
+        }
+        _ => seen,
     }
 }
 
 impl Seen {
-    /// This member at a later look.
+    /// The member at a later look.
     fn later(self, now: Self) -> Self {
         let (reached, at) = self.reached;
         if now.reached.1.saturating_duration_since(at) < FLUSHED {
             return self;
         }
         Self {
-            had: reached,
+            had: Some(reached),
             ..now
         }
     }
@@ -94,13 +105,13 @@ fn serving(look: &Look, member: &Member, now: Instant) -> Option<(PodName, Seen)
     let target = Target::Pod(pod.uid.clone());
     let mut probes = look.round.probes.iter();
     let probe = probes.find(|probe| probe.target == target)?;
-    let status: &Status = probe.status.as_ref().ok()?;
+    let applied = probe.status.as_ref().ok()?.applied_index;
     let restarts = look.view.etcd_restarts(&pod.name)?;
     let seen = Seen {
         id: member.id?,
         process: (pod.uid.clone(), restarts),
-        reached: (status.raft_index, now),
-        had: status.raft_index,
+        reached: (applied, now),
+        had: None,
     };
     Some((pod.name.clone(), seen))
 }
@@ -134,16 +145,17 @@ mod tests {
             id: MemberId(1),
             process: (PodUid::new("a"), 0),
             reached: (index, start + after),
-            had: index,
+            had: None,
         };
         let ms = Duration::from_millis;
         let mut seen = at(100, ms(0));
-        for (index, after, had) in [
-            (200, 400, 100),
-            (300, 1200, 100),
-            (400, 1900, 100),
-            (500, 2300, 300),
-        ] {
+        let looks = [
+            (200, 400, None),
+            (300, 1200, Some(100)),
+            (400, 1900, Some(100)),
+            (500, 2300, Some(300)),
+        ];
+        for (index, after, had) in looks {
             seen = seen.later(at(index, ms(after)));
             assert_eq!(seen.had, had, "after {after} ms");
         }

@@ -1,5 +1,6 @@
 //! Upkeep after a look, besides the report: the `PodDisruptionBudget` for planners, the notes on
-//! claims, members that lacked data, the `EtcdMember`s, and deletes that are repeated for the taint eviction controller.
+//! claims, the `EtcdMember`s, deletes that are repeated for the taint eviction controller, and
+//! members that began without their data.
 //!
 //! A failure in one of them concerns nothing else, so it is only logged.
 
@@ -38,10 +39,11 @@ impl Upkeep {
         initialisations: &Initialisations,
     ) -> Option<Duration> {
         Box::pin(self.notes.write(run, look)).await;
-        Box::pin(self.refills.tell(run, look)).await;
         plan_companion(run, look).await;
         self.keep_members(run, look, initialisations).await;
-        self.redrive(run, look).await
+        let next = self.redrive(run, look).await;
+        Box::pin(self.refills.tell(run, look)).await;
+        next
     }
 
     /// Keeps the `EtcdMember`s.

@@ -50,14 +50,17 @@ pub(super) fn initial_states(run: &Run, look: &Look) -> Option<BTreeMap<PodName,
 
 /// The pause between two readings of what names etcd's directories.
 const READ_AGAIN: Duration = Duration::from_secs(60);
+/// The pause after one in which an object could not be read.
+const LATE: Duration = Duration::from_secs(5);
 
-/// The directories of etcd as they were last read, where other objects than its container name them.
+/// The directories of etcd as they were last read, where other objects than its container name
+/// them.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    /// The generation of the StatefulSet, and the time.
+    /// The generation of the StatefulSet, and when it is due to be read again.
     read: Option<(Option<i64>, Instant)>,
-    /// The directories, until they are on record.
-    found: Option<EtcdDirectories>,
+    /// The first directories, until they are on record: the write may lose to another.
+    first: Option<EtcdDirectories>,
 }
 
 impl Directories {
@@ -69,21 +72,26 @@ impl Directories {
         let set = look.view.stateful_set();
         let generation = set.and_then(|set| set.metadata.generation);
         let now = run.clock.instant();
-        let is_due = self.read.is_none_or(|(of, at)| {
-            of != generation || now.saturating_duration_since(at) >= READ_AGAIN
-        });
         let status = look.page.status();
         let known = status.and_then(|status| status.directories.clone());
+        if known.is_some() {
+            self.first = None;
+        }
+        let is_due = self
+            .read
+            .is_none_or(|(of, due)| of != generation || now >= due);
         if !is_due {
-            // The write of the record may have lost to another.
-            return self.found.clone().filter(|_| known.is_none());
+            return self.first.clone();
         }
         let told = run.observer.told(&look.view).await;
+        let again = if told.is_late { LATE } else { READ_AGAIN };
+        self.read = Some((generation, now + again));
         if told.is_late {
-            return None;
+            return self.first.clone();
         }
-        self.read = Some((generation, now));
-        self.found.clone_from(&told.directories);
+        if known.is_none() {
+            self.first.clone_from(&told.directories);
+        }
         let mut found = told.directories?;
         // A directory that the template states is no other object's, and the record of that which
         // members run with stays.

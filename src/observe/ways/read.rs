@@ -99,8 +99,8 @@ async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Conte
     Contents::of_all(join_all(read).await)
 }
 
-/// The lack of an object whose reading ended like this. Bad names and what RBAC forbids stay as they
-/// are.
+/// The lack of an object whose reading ended like this. Bad names and what RBAC forbids stay as
+/// they are.
 fn lack(error: &kube::Error) -> Lack {
     match error {
         kube::Error::Api(status) if !status.is_forbidden() => Lack::Late,

@@ -16,7 +16,7 @@ use crate::api::names::{HELD, IDENTITY, REPLACE, SAFE_TO_EVICT};
 use crate::causes::causes;
 use crate::observe::MemberClaim;
 use crate::plan::replacement::{MembershipBy, Mode, Next, Proof, Refusal};
-use crate::quorum::{ClaimState, PodName, PodUid, VolumeFinding};
+use crate::quorum::{ClaimState, Difference, PodName, PodUid, VolumeFinding};
 use crate::reconcile::condition::ConditionText;
 use crate::reconcile::look::Look;
 use crate::reconcile::run::Run;
@@ -37,11 +37,23 @@ pub(super) async fn tell_held(run: &Run, look: &Look, input: &Input) {
                 "the data of its member is not known to be on its volume".to_owned()
             }
         };
-        let note = format!(
-            "the scheduling gate {IDENTITY} holds {pod}, because {why}. {pod} starts when its \
-             member is replaced ({REPLACE} on the budget), when it has its volume again, or \
-             with all others as a new cluster (quorumgate.io/intent: bootstrap)"
+        let is_unseen = matches!(
+            volume,
+            Some(VolumeFinding::Wrong {
+                difference: Difference::Unseen,
+                ..
+            })
         );
+        let starts = if is_unseen {
+            format!("{pod} starts when that can be read and its volume is the one on record")
+        } else {
+            format!(
+                "{pod} starts when its member is replaced ({REPLACE} on the budget), when it has \
+                 its volume again, or with all others as a new cluster \
+                 (quorumgate.io/intent: bootstrap)"
+            )
+        };
+        let note = format!("the scheduling gate {IDENTITY} holds {pod}, because {why}. {starts}");
         if !says(object, &note) {
             let cluster = &look.page.cluster;
             let told = say_held(run, &cluster.namespace, (pod, uid), Some(&note)).await;
