@@ -422,6 +422,7 @@ impl Parts {
                 settle_time: options.settle_time,
                 enforcement: options.default_enforcement,
                 most_clusters: options.max_clusters_per_namespace,
+                most_rollouts: options.max_rollouts,
                 features: self.features,
             },
         }

@@ -2,6 +2,7 @@
 //! refused before anything starts.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -195,6 +196,16 @@ pub struct Run {
     /// exist stay.
     #[arg(long, env = "QUORUMGATE_MAX_CLUSTERS_PER_NAMESPACE", value_name = "NUMBER", default_value_t = 100, value_parser = clusters, help_heading = "Scope")]
     pub max_clusters_per_namespace: usize,
+
+    /// Most rollouts that take serving members at one time, over all clusters. The next begins when
+    /// one is complete or is paused, and no namespace keeps another waiting. By default any number.
+    #[arg(
+        long,
+        env = "QUORUMGATE_MAX_ROLLOUTS",
+        value_name = "NUMBER",
+        help_heading = "Scope"
+    )]
+    pub max_rollouts: Option<NonZeroUsize>,
 
     /// Name of the validating and of the mutating webhook configuration that call this gate. While
     /// one of them is missing or was only just created, the gate knows that disruptions may have

@@ -58,7 +58,23 @@ where
         + DeserializeOwned
         + std::fmt::Debug,
 {
-    let api = Api::<K>::namespaced(of.client.clone(), &of.namespace);
+    change_in::<K>(of, &of.namespace, name, patch).await
+}
+
+/// Changes an object of this namespace.
+pub(crate) async fn change_in<K>(
+    of: &Kubernetes,
+    namespace: &str,
+    name: &str,
+    patch: &serde_json::Value,
+) -> Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+{
+    let api = Api::<K>::namespaced(of.client.clone(), namespace);
     let by = PatchParams {
         field_manager: Some("kubectl-quorum".to_owned()),
         ..PatchParams::default()

@@ -321,9 +321,9 @@ pub(crate) enum Rollout {
         wait: Wait,
     },
     /// Start no new step (`spec.paused: true`). Steps that have started are finished.
-    Pause(Cluster),
+    Pause(Clusters),
     /// Continue (`spec.paused: false`).
-    Resume(Cluster),
+    Resume(Clusters),
     /// Let the present change cost the quorum, where old and new members cannot talk to each
     /// other: for example when the members switch to TLS between them. Asks for confirmation.
     Proceed {
@@ -343,6 +343,25 @@ pub(crate) struct Wait {
     /// Time limit of the wait, for example 10m. 0 means none.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = time_limit)]
     pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Clusters {
+    /// Cluster, by the name of its StatefulSet.
+    #[arg(
+        value_name = "CLUSTER",
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    pub(crate) name: Option<String>,
+
+    /// Every cluster of the namespace.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// With `--all`, every cluster of all namespaces.
+    #[arg(long, short = 'A', requires = "all")]
+    pub(crate) all_namespaces: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,26 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::Api;
+use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
+use kube::{Api, ResourceExt as _};
 use quorumgate_api::names::{PROCEED, PROCEED_WITHOUT_QUORUM};
 use quorumgate_api::{QuorumDisruptionBudget, Updater};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::End;
-use crate::change::{annotate, change, confirm};
+use crate::change::{annotate, change, change_in, confirm};
 use crate::cli;
 use crate::cluster::{Cluster, Member, Rollout, RolloutState};
 use crate::connect::{Kubernetes, budget, failed};
 use crate::show::{Paint, print};
-use crate::status::watch;
+use crate::status::{api, watch};
 
 pub(crate) async fn run(of: &Kubernetes, command: &cli::Rollout, paint: Paint) -> Result<End> {
     match command {
         cli::Rollout::Status { cluster, wait } => status(of, &cluster.name, wait, paint).await,
-        cli::Rollout::Pause(cluster) => pause(of, &cluster.name, true).await,
-        cli::Rollout::Resume(cluster) => pause(of, &cluster.name, false).await,
+        cli::Rollout::Pause(clusters) => pause(of, clusters, true).await,
+        cli::Rollout::Resume(clusters) => pause(of, clusters, false).await,
         cli::Rollout::Proceed { cluster, yes } => proceed(of, &cluster.name, yes).await,
     }
 }
@@ -179,9 +180,12 @@ fn words(rollout: &Rollout) -> String {
     told
 }
 
-async fn pause(of: &Kubernetes, name: &str, paused: bool) -> Result<End> {
-    budget(of, name).await?;
+async fn pause(of: &Kubernetes, clusters: &cli::Clusters, paused: bool) -> Result<End> {
     let patch = json!({"spec": {"paused": paused}});
+    let Some(name) = &clusters.name else {
+        return pause_all(of, clusters.all_namespaces, paused, &patch).await;
+    };
+    budget(of, name).await?;
     change::<QuorumDisruptionBudget>(of, name, &patch).await?;
     print(&if paused {
         format!(
@@ -190,6 +194,39 @@ async fn pause(of: &Kubernetes, name: &str, paused: bool) -> Result<End> {
     } else {
         format!("Rollouts of {name} are not paused.\n")
     })?;
+    Ok(End::Well)
+}
+
+/// Pauses or resumes every cluster that is not yet, and goes on after one that fails.
+async fn pause_all(
+    of: &Kubernetes,
+    everywhere: bool,
+    paused: bool,
+    patch: &serde_json::Value,
+) -> Result<End> {
+    let all = api(of, everywhere).list(&ListParams::default()).await;
+    let all = all.map_err(|error| failed("QuorumDisruptionBudgets", error))?;
+    let (mut changed, mut failures) = (0, Vec::new());
+    let differing = all
+        .items
+        .iter()
+        .filter(|budget| budget.spec.paused.unwrap_or_default() != paused);
+    for budget in differing {
+        let namespace = budget.namespace().unwrap_or_default();
+        let name = budget.name_any();
+        match change_in::<QuorumDisruptionBudget>(of, &namespace, &name, patch).await {
+            Ok(()) => changed += 1,
+            Err(error) => failures.push(format!("{namespace}/{error}")),
+        }
+    }
+    let already = all.items.len() - changed - failures.len();
+    let state = if paused { "paused" } else { "not paused" };
+    print(&format!(
+        "Rollouts of {changed} clusters are {state} now; {already} were before.\n"
+    ))?;
+    if !failures.is_empty() {
+        bail!("{}", failures.join("\n"));
+    }
     Ok(End::Well)
 }
 
@@ -239,7 +276,7 @@ mod tests {
 
     use super::*;
     use crate::cluster::tests::degraded_budget;
-    use crate::connect::tests::api_server;
+    use crate::connect::tests::{api_server, list};
 
     const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
     const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
@@ -307,5 +344,28 @@ mod tests {
             seen.progress("etcd"),
             "Waiting for the rollout of etcd: 1 of 3 pods are updated; UpdatedMembers: etcd-2 is not ready"
         );
+    }
+
+    #[tokio::test]
+    async fn all_clusters_are_paused_and_what_was_paused_before_stays() {
+        let mut paused = degraded_budget();
+        paused["metadata"]["name"] = json!("other");
+        paused["spec"]["paused"] = json!(true);
+        let list = list("QuorumDisruptionBudget", &[degraded_budget(), paused]);
+        let path = "/apis/quorumgate.io/v1alpha1/quorumdisruptionbudgets";
+        let (of, asked) = api_server(&[(path, list), (BUDGET, degraded_budget())]);
+        let all = cli::Clusters {
+            name: None,
+            all: true,
+            all_namespaces: true,
+        };
+        pause(&of, &all, true).await.unwrap();
+        let asked = asked.lock().unwrap();
+        let changes: Vec<&String> = asked
+            .iter()
+            .filter(|asked| asked.starts_with("PATCH"))
+            .collect();
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert!(changes[0].contains("/etcd"), "{changes:?}");
     }
 }

@@ -67,7 +67,8 @@ pub(crate) fn watch(
 }
 
 /// The budgets of the user's namespace, or of all.
-fn api(of: &Kubernetes, all: bool) -> Api<QuorumDisruptionBudget> {
+/// The budgets of the user's namespace, or of all.
+pub(crate) fn api(of: &Kubernetes, all: bool) -> Api<QuorumDisruptionBudget> {
     if all {
         Api::all(of.client.clone())
     } else {

@@ -14,6 +14,7 @@ mod condition;
 mod defragmentation;
 mod dispatch;
 mod enrol;
+mod fleet;
 mod in_force;
 mod initialisations;
 mod leadership;
@@ -58,6 +59,7 @@ use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use defragmentation::calls::Calls;
+use fleet::Fleet;
 use lease::Candidate;
 use run::Run;
 pub use run::Settings;
@@ -188,6 +190,7 @@ pub async fn run(
         clock,
         metrics,
         events,
+        fleet: Fleet::new(settings.most_rollouts),
         settings,
         watches,
         leading,

@@ -21,6 +21,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
+use super::fleet::has_begun;
 use super::look::{Look, ReconcileError};
 use super::operation::{
     Applied, Ended, Made, Next, Operation, Permission, Permit, Report, Rest, Turn,
@@ -33,7 +34,9 @@ use crate::api::{QuorumDisruptionBudgetStatus, condition};
 use crate::etcd::Prober;
 use crate::judge::SeenVersions;
 use crate::observe::{ObserveError, first_ordinal};
-use crate::plan::{self, Finding, WaitingOn, ignored, next_step, preflight, progress, unblock};
+use crate::plan::{
+    self, Because, Finding, WaitingOn, ignored, next_step, preflight, progress, unblock,
+};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
@@ -131,6 +134,7 @@ impl Operation for Rollout {
         };
         let is_at_work = leads && has_work().unwrap_or_default();
         if !is_at_work {
+            run.fleet.leave(cluster);
             // There is no rollout, so nothing has lasted for any time.
             *self = Self::default();
         }
@@ -173,9 +177,18 @@ impl Operation for Rollout {
         let look = turn.look;
         match next_step(&look.snapshot, &look.page.grants, &input.desired) {
             plan::Next::Act(steps) => {
-                self.without_setbacks(steps.iter().cloned().collect(), turn, input.now)
+                let mut steps: Vec<plan::Step> = steps.iter().cloned().collect();
+                match keep_due(turn, &mut steps, input.now) {
+                    Some(full) if steps.is_empty() => Next::Wait(Wait::On(full)),
+                    _ => self.without_setbacks(steps, turn, input.now),
+                }
             }
-            plan::Next::Wait(waiting) => Next::Wait(Wait::On(waiting)),
+            plan::Next::Wait(waiting) => {
+                if WaitingOn::gives_way(waiting.slug()) {
+                    turn.run.fleet.leave(turn.cluster);
+                }
+                Next::Wait(Wait::On(waiting))
+            }
             plan::Next::Done => Next::Wait(Wait::Done),
         }
     }
@@ -291,6 +304,23 @@ impl Operation for Rollout {
     fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()> {
         self.attention.until_otherwise(prober).boxed()
     }
+}
+
+/// Keeps the steps that are due: all if it is the cluster's turn, and those to members that do not
+/// serve in any case. Returns the reason if it is not its turn.
+fn keep_due(turn: &Turn<'_>, steps: &mut Vec<plan::Step>, now: Instant) -> Option<WaitingOn> {
+    let costs_nothing = |step: &plan::Step| matches!(step.because, Because::NonServing(_));
+    if steps.iter().all(costs_nothing) {
+        return None;
+    }
+    let budgets = &turn.run.watches.budgets;
+    let begun = || {
+        let named = budgets.map(|place, budget| has_begun(budget).then(|| place.cluster()));
+        named.into_iter().flatten().collect()
+    };
+    let full = turn.run.fleet.ask(turn.cluster, now, begun)?;
+    steps.retain(costs_nothing);
+    Some(full)
 }
 
 /// The findings of the preflight.

@@ -1,5 +1,6 @@
 //! The parts and the settings that all loops share.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::defragmentation::calls::Calls;
+use super::fleet::Fleet;
 use super::in_force::{OutOfForce, WebhookSetup};
 use super::lease::Leading;
 use super::strategy::unchecked::Unchecked;
@@ -48,6 +50,8 @@ pub struct Settings {
     pub enforcement: Enforcement,
     /// The most clusters of one namespace that are enrolled.
     pub most_clusters: usize,
+    /// The most rollouts that go on at one time, over all clusters. `None` for any number.
+    pub most_rollouts: Option<NonZeroUsize>,
     /// The features that are on.
     pub features: Features,
 }
@@ -95,6 +99,8 @@ pub(super) struct Run {
     pub(super) leading: Leading,
     /// The StatefulSets that the controller of update strategies has to check.
     pub(super) strategies: Arc<Unchecked>,
+    /// The rollouts of all clusters.
+    pub(super) fleet: Fleet,
     /// The permits for clusters that are read in the background.
     pub(super) reading: Arc<Semaphore>,
     /// The name of this process in the grants of its defragmentations.

@@ -85,6 +85,7 @@ fn context(api: &FakeApi) -> Context {
             },
             enforcement: Enforcement::Enforce,
             most_clusters: 100,
+            most_rollouts: None,
         },
     }
 }

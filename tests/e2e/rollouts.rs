@@ -6,6 +6,7 @@ mod defects;
 mod dep_06;
 mod dep_07;
 mod druid;
+mod fleet;
 mod growth;
 mod hung;
 pub(crate) mod kills;

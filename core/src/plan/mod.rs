@@ -12,6 +12,7 @@
 
 pub mod defragmentation;
 mod desired;
+mod fleet;
 mod handover;
 mod hindrance;
 mod max_unavailable;
@@ -34,6 +35,7 @@ mod without_quorum;
 pub use desired::{
     Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal, Sidecars,
 };
+pub use fleet::next_cluster;
 pub use hindrance::Hindrance;
 pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};

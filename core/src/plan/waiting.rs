@@ -169,6 +169,18 @@ pub enum WaitingOn {
         /// Whether etcd's container has been running for the progress deadline in one of them.
         overdue: bool,
     },
+    /// As many rollouts of other clusters are under way as may be at one time.
+    #[display(
+        "{under_way} rollouts are under way, and at most {most} may be at one time (--max-rollouts); {waiting} clusters wait"
+    )]
+    RolloutLimit {
+        /// The rollouts that are under way.
+        under_way: usize,
+        /// The most that may be at one time.
+        most: usize,
+        /// The clusters that wait, this one included.
+        waiting: usize,
+    },
     /// Step 3: an updated member has served for less than the soak time.
     #[display("{pod} has served for {} s with its update, and the next member waits until that is {} s", served_for.as_secs(), soak.as_secs())]
     Soaking {
@@ -234,6 +246,7 @@ impl WaitingOn {
             | Self::Paused(_)
             | Self::Preflight { .. }
             | Self::Obstacle { .. }
+            | Self::RolloutLimit { .. }
             | Self::LowerOrdinal { .. }
             | Self::Overdue { .. }
             | Self::Joining { .. }
@@ -245,6 +258,22 @@ impl WaitingOn {
             | Self::Permission { .. }
             | Self::Failed { .. } => None,
         }
+    }
+
+    /// Whether other rollouts may take the place of one that waits for this: it waits for a person
+    /// or for others, and no member is out for it. By the identifier, since the status of another
+    /// cluster has no more.
+    pub fn gives_way(slug: &str) -> bool {
+        const GIVE_WAY: [&str; 7] = [
+            "Enrolment",
+            "Teardown",
+            "TooManyReplicas",
+            "Paused",
+            "Preflight",
+            "Obstacle",
+            "RolloutLimit",
+        ];
+        GIVE_WAY.contains(&slug)
     }
 
     /// Whether the rollout makes no progress until a person does something, as far as that can be
@@ -285,6 +314,15 @@ fn stuck(stuck_for: Duration, deadline: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_gives_way_to_other_rollouts_is_named_by_identifiers_that_exist() {
+        use strum::VariantNames as _;
+
+        let all = WaitingOn::VARIANTS.iter();
+        let give_way = all.filter(|slug| WaitingOn::gives_way(slug));
+        assert_eq!(give_way.count(), 7);
+    }
 
     #[test]
     fn a_learner_that_is_stuck_says_for_how_long() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::plan::WaitingOn;
+use crate::reconcile::fleet::ASK_AGAIN;
 use crate::reconcile::operation::Rest;
 use crate::reconcile::workers::RESYNC;
 use crate::telemetry::metrics::RolloutMetrics;
@@ -83,6 +84,7 @@ impl Patience {
             | WaitingOn::Paused(_)
             | WaitingOn::Preflight { .. }
             | WaitingOn::Obstacle { .. } => Rest::Within(RESYNC),
+            WaitingOn::RolloutLimit { .. } => Rest::Within(ASK_AGAIN),
             _ => {
                 let lasted = now.saturating_duration_since(since);
                 let pause = SOON.max(lasted / 20).min(LATER);
