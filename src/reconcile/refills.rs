@@ -43,8 +43,9 @@ const METRICS: Duration = Duration::from_secs(1);
 const TRIED: Duration = Duration::from_secs(60);
 
 impl Refills {
-    /// Tells each member that began without its data since the last look.
-    pub(super) async fn tell(&mut self, run: &Run, look: &Look) {
+    /// Tells each member that began without its data since the last look. Returns the time until
+    /// the next look if one is needed to know what a member has.
+    pub(super) async fn tell(&mut self, run: &Run, look: &Look) -> Option<Duration> {
         let now = run.clock.instant();
         let members = look.snapshot.members.iter();
         let seen = members.filter_map(|member| serving(look, member, now));
@@ -59,7 +60,9 @@ impl Refills {
             (pod, after)
         });
         let after = join_all(after).await;
+        let is_any_new = after.iter().any(|(_, seen)| seen.had.is_none());
         self.0.extend(after);
+        is_any_new.then_some(2 * FLUSHED)
     }
 }
 

@@ -41,9 +41,9 @@ impl Upkeep {
         Box::pin(self.notes.write(run, look)).await;
         plan_companion(run, look).await;
         self.keep_members(run, look, initialisations).await;
-        let next = self.redrive(run, look).await;
-        Box::pin(self.refills.tell(run, look)).await;
-        next
+        let redriven = self.redrive(run, look).await;
+        let told = Box::pin(self.refills.tell(run, look)).await;
+        redriven.into_iter().chain(told).min()
     }
 
     /// Keeps the `EtcdMember`s.
