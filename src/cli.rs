@@ -198,7 +198,8 @@ pub struct Run {
     pub max_clusters_per_namespace: usize,
 
     /// Most rollouts that take serving members at one time, over all clusters. The next begins when
-    /// one is complete or is paused, and no namespace keeps another waiting. By default any number.
+    /// one is complete or is paused, of the namespace with the fewest under way. By default any
+    /// number.
     #[arg(
         long,
         env = "QUORUMGATE_MAX_ROLLOUTS",

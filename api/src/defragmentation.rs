@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::duration::Bounds;
-use super::{BadField, QuorumDisruptionBudgetSpec};
+use super::{BadField, QuorumDisruptionBudgetSpec, WindowSpec};
 
 /// When the members' databases are defragmented. A defragmentation is a disruption like any other:
 /// it takes a grant, one member at a time, and only while every voter serves.
@@ -38,7 +38,7 @@ pub struct DefragmentationSpec {
     #[schemars(range(min = 1, max = 100))]
     #[schemars(extend("default" = 80))]
     pub quota_pressure: Option<i32>,
-    /// The hours of the day, in UTC, in which a defragmentation may begin by itself. One that is
+    /// The hours of the day in which a defragmentation may begin by itself. One that is
     /// asked for, or that ends a NOSPACE alarm, begins at any time. Default: the whole day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WindowSpec")]
@@ -50,18 +50,6 @@ pub struct DefragmentationSpec {
     #[schemars(schema_with = "timeout_schema")]
     #[schemars(extend("default" = "15m"))]
     pub timeout: Option<String>,
-}
-
-/// Hours of the day in UTC.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WindowSpec {
-    /// The beginning, such as 22:30.
-    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"), length(max = 5))]
-    pub from: String,
-    /// The end, such as 04:00. An end before the beginning is on the next day.
-    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"), length(max = 5))]
-    pub to: String,
 }
 
 /// Whether the gate defragments members.
@@ -116,8 +104,8 @@ pub struct Defragmentation {
     pub min_percent: u8,
     /// See [`DefragmentationSpec::quota_pressure`].
     pub quota_pressure: u8,
-    /// The minutes of the day at which the window begins and ends.
-    pub window: Option<(u16, u16)>,
+    /// See [`DefragmentationSpec::window`]. One that cannot be read is closed.
+    pub window: Option<WindowSpec>,
     /// See [`DefragmentationSpec::timeout`].
     pub timeout: Duration,
 }
@@ -144,7 +132,6 @@ impl QuorumDisruptionBudgetSpec {
     /// The budget's choices about defragmentation.
     pub fn defragmentation(&self) -> Result<Defragmentation, BadField> {
         let spec = &self.defragmentation;
-        let window = spec.window.as_ref().map(window).transpose()?;
         Ok(Defragmentation {
             mode: spec.mode.unwrap_or_default(),
             min_reclaim: spec.min_reclaim.as_deref().map_or(Ok(200 << 20), |text| {
@@ -159,7 +146,7 @@ impl QuorumDisruptionBudgetSpec {
                 spec.quota_pressure,
                 80,
             )?,
-            window,
+            window: spec.window.clone(),
             timeout: TIMEOUT.read(spec.timeout.as_ref(), Duration::from_mins(15))?,
         })
     }
@@ -190,37 +177,16 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-fn window(spec: &WindowSpec) -> Result<(u16, u16), BadField> {
-    let minute = |text: &str| {
-        let (hours, minutes) = text.split_once(':')?;
-        let (hours, minutes): (u16, u16) = (hours.parse().ok()?, minutes.parse().ok()?);
-        (hours < 24 && minutes < 60).then_some(hours * 60 + minutes)
-    };
-    let read = minute(&spec.from).zip(minute(&spec.to));
-    read.ok_or_else(|| BadField {
-        field: "spec.defragmentation.window",
-        problem: "must name two times of the day, such as 22:30 and 04:00".into(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn amounts_and_hours_are_read_as_they_are_written() {
+    fn amounts_are_read_as_they_are_written() {
         assert_eq!(bytes("200Mi"), Some(200 << 20));
         assert_eq!(bytes("64Ki"), Some(64 << 10));
         for wrong in ["", "200", "Mi", "1.5Gi", "200M"] {
             assert_eq!(bytes(wrong), None, "{wrong}");
         }
-        let hours = |from: &str, to: &str| {
-            window(&WindowSpec {
-                from: from.into(),
-                to: to.into(),
-            })
-        };
-        assert_eq!(hours("22:30", "04:00"), Ok((22 * 60 + 30, 4 * 60)));
-        assert!(hours("24:00", "04:00").is_err());
     }
 }

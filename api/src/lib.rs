@@ -43,6 +43,7 @@ mod status;
 mod tls;
 mod volume;
 mod way;
+mod window;
 
 pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
@@ -74,6 +75,7 @@ pub use status::{
 pub use tls::{CaConfigMap, CaSecret, ClientSecret, TlsSpec};
 pub use volume::VolumeStatus;
 pub use way::{AuthoritySource, IdentitySource, PortSource, Scheme, SourceKind, Way};
+pub use window::{Day, Window, WindowSpec};
 
 /// An invalid value in the `spec` of a budget. The schema refuses such values too, unless the
 /// object is older than the schema.

@@ -25,6 +25,9 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub completion_time: Option<Time>,
+    /// Whether the rollout has replaced a member that served. Absent until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub took_serving: bool,
     /// Reason why the rollout waits. Absent while it acts and when it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WaitingStatus")]

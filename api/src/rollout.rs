@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::Bounds;
-use super::{Amount, BadField, QuorumDisruptionBudgetSpec};
+use super::{Amount, BadField, QuorumDisruptionBudgetSpec, WindowSpec};
 use quorumgate_core::quorum::Policy;
 
 /// How a rollout replaces members, and how long it waits.
@@ -49,6 +49,17 @@ pub struct RolloutSpec {
     #[schemars(schema_with = "soak_schema")]
     #[schemars(extend("default" = "0s"))]
     pub soak: Option<String>,
+    /// The hours of the day in which serving members are replaced. Outside of them a rollout waits,
+    /// also one that has begun. Members that do not serve are replaced at any time. Default: the
+    /// whole day.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "WindowSpec")]
+    pub window: Option<WindowSpec>,
+    /// If true, a rollout takes its first serving member only while the latest snapshot is younger
+    /// than spec.backups.maxAge, as the Leases of etcd-backup-restore tell. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub require_recent_backup: Option<bool>,
     /// How long the quorum must have been lost without interruption before the rollout may replace
     /// a member that is alive (DEP-06), from 7s to 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -67,7 +67,6 @@ pub(crate) fn watch(
 }
 
 /// The budgets of the user's namespace, or of all.
-/// The budgets of the user's namespace, or of all.
 pub(crate) fn api(of: &Kubernetes, all: bool) -> Api<QuorumDisruptionBudget> {
     if all {
         Api::all(of.client.clone())

@@ -180,6 +180,7 @@ impl Dispatch<'_> {
         let run = self.run;
         let Some(budget) = run.watches.budgets.of(cluster) else {
             run.observer.forget(cluster);
+            run.fleet.leave(cluster);
             return false;
         };
         // Stopwatches of open grants start here, before the ledger is read.
@@ -269,6 +270,7 @@ impl Dispatch<'_> {
         // The end of a budget is not told where it came while a watch was down.
         for gone in self.workers.keep(&clusters, duties(self.run)) {
             self.run.observer.forget(&gone);
+            self.run.fleet.leave(&gone);
         }
     }
 

@@ -5,19 +5,21 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::api::{QuorumDisruptionBudget, RolloutStatus};
+use crate::api::QuorumDisruptionBudget;
 use crate::plan::{WaitingOn, next_cluster};
 use crate::quorum::ClusterRef;
 
-/// The pause between two questions of a cluster that waits for its turn.
-pub(super) const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// The pause between two questions of a cluster that is among the next.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// By how much that of any other is longer, for each that waits: their looks are many.
+const LONGER: Duration = Duration::from_millis(100);
 /// The time without a question after which a cluster has lost its place.
-const FORGOTTEN: Duration = Duration::from_secs(60);
+const FORGOTTEN: Duration = Duration::from_secs(1800);
 
 /// The rollouts that are under way, and those that wait.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Fleet {
 
 #[derive(Debug, Default)]
 struct Turns {
+    /// Whether the rollouts that another leader began are among these.
+    counted: bool,
     under_way: BTreeSet<ClusterRef>,
     /// In the order in which they came, each with the time of its last question.
     waiting: Vec<(ClusterRef, Instant)>,
@@ -49,34 +53,51 @@ impl Fleet {
         begun: impl FnOnce() -> Vec<ClusterRef>,
     ) -> Option<WaitingOn> {
         let most = self.most?.get();
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self.lock();
+        if !turns.counted {
+            turns.counted = true;
+            turns.under_way.extend(begun());
+        }
         if turns.under_way.contains(cluster) {
             return None;
         }
         turns.note(cluster, now);
-        if turns.under_way.len() < most {
-            // Whatever another leader began goes on first.
-            turns.under_way.extend(begun());
-            if turns.is_next(cluster, most) {
-                turns.under_way.insert(cluster.clone());
-                turns.waiting.retain(|(other, _)| other != cluster);
-                return None;
-            }
+        if turns.under_way.len() < most && turns.next() == Some(cluster) {
+            turns.under_way.insert(cluster.clone());
+            turns.waiting.retain(|(other, _)| other != cluster);
+            return None;
         }
+        let before = turns
+            .waiting
+            .iter()
+            .take_while(|(other, _)| other != cluster);
+        let is_near = before.count() < most || turns.next() == Some(cluster);
+        let waiting = u32::try_from(turns.waiting.len()).unwrap_or(u32::MAX);
+        let longer = LONGER.saturating_mul(if is_near { 0 } else { waiting });
         Some(WaitingOn::RolloutLimit {
-            under_way: turns.under_way.len(),
             most,
-            waiting: turns.waiting.len(),
+            again: ASK_AGAIN + longer,
         })
     }
 
     /// Takes back the turn of a cluster that has nothing to roll out, or waits for something else.
     pub(super) fn leave(&self, cluster: &ClusterRef) {
         if self.most.is_some() {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = self.lock();
             turns.under_way.remove(cluster);
             turns.waiting.retain(|(other, _)| other != cluster);
         }
+    }
+
+    /// Forgets all, since another replica leads.
+    pub(super) fn stand_down(&self) {
+        if self.most.is_some() {
+            *self.lock() = Turns::default();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,39 +112,34 @@ impl Turns {
             .retain(|(_, asked)| now.saturating_duration_since(*asked) < FORGOTTEN);
     }
 
-    fn is_next(&self, cluster: &ClusterRef, most: usize) -> bool {
-        let waiting = self.waiting.iter().map(|(waits, _)| waits.clone());
-        let waiting: Vec<ClusterRef> = waiting.collect();
-        self.under_way.contains(cluster)
-            || self.under_way.len() < most
-                && next_cluster(&self.under_way, &waiting) == Some(cluster)
+    fn next(&self) -> Option<&ClusterRef> {
+        next_cluster(&self.under_way, self.waiting.iter().map(|(waits, _)| waits))
     }
 }
 
-/// Whether a rollout has begun, by its budget, and is not waiting for what gives way to others.
+/// Whether a rollout of this budget is under way and has taken a member that served, or is about to
+/// take one, and does not wait for what gives way to others.
 pub(super) fn has_begun(budget: &QuorumDisruptionBudget) -> bool {
-    let rollout = budget
-        .status
-        .as_ref()
-        .and_then(|status| status.rollout.as_deref());
-    rollout.is_some_and(|rollout: &RolloutStatus| {
-        let stepped = rollout
-            .last_step
-            .as_ref()
-            .and_then(|step| step.time.as_ref());
-        let began = rollout.start_time.as_ref();
-        let waiting = rollout.waiting_on.as_ref();
-        rollout.completion_time.is_none()
-            && began
-                .zip(stepped)
-                .is_some_and(|(began, stepped)| stepped.0 >= began.0)
-            && !waiting.is_some_and(|waiting| WaitingOn::gives_way(&waiting.reason))
-    })
+    let Some(status) = &budget.status else {
+        return false;
+    };
+    // The judge records the step before the pod goes, and the report comes after.
+    let mut causes = status.grants.iter().flat_map(|grant| &grant.causes);
+    let is_taking = causes.any(|cause| cause.rollout == Some(true));
+    let rollout = status.rollout.as_deref();
+    is_taking
+        || rollout.is_some_and(|rollout| {
+            let waiting = rollout.waiting_on.as_ref();
+            let gives_way = waiting.is_some_and(|waits| WaitingOn::gives_way(&waits.reason));
+            rollout.completion_time.is_none() && rollout.took_serving && !gives_way
+        })
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -141,9 +157,8 @@ mod tests {
         let ask = |name: &str| fleet.ask(&of("db", name), now, Vec::new);
         assert_eq!((ask("a"), ask("b")), (None, None));
         let full = WaitingOn::RolloutLimit {
-            under_way: 2,
             most: 2,
-            waiting: 1,
+            again: ASK_AGAIN,
         };
         assert_eq!(ask("c"), Some(full));
         assert_eq!((ask("a"), ask("b")), (None, None), "they go on");
@@ -226,28 +241,48 @@ mod tests {
         assert_eq!(fleet.ask(&of("db", "a"), now, Vec::new), None);
     }
 
+    /// A loop asks at least once in the pause that it was given.
     #[test]
-    fn a_rollout_has_begun_with_its_first_step_unless_it_gives_way() {
-        let budget = |waits: Option<&str>, stepped: &str, ended: Option<&str>| {
-            let rollout = serde_json::json!({
-                "target": "new", "updated": 1, "targets": 3,
-                "startTime": "2026-01-01T00:01:00Z", "completionTime": ended,
-                "waitingOn": waits.map(|reason| serde_json::json!({"reason": reason, "message": ""})),
-                "lastStep": {"pod": "etcd-2", "action": "Delete", "because": "", "time": stepped},
+    fn of_many_that_wait_the_next_ask_often_and_the_others_seldom() {
+        let (fleet, now) = (limited(1), Instant::now());
+        let again = |n: usize| match fleet.ask(&of("db", &n.to_string()), now, Vec::new) {
+            Some(WaitingOn::RolloutLimit { again, .. }) => again,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(fleet.ask(&of("db", "first"), now, Vec::new), None);
+        let all: Vec<Duration> = (0..10_000).map(again).collect();
+        assert_eq!(all.first(), Some(&ASK_AGAIN));
+        let longest = all.iter().max().copied().unwrap_or_default();
+        assert!(
+            longest > 900 * Duration::from_secs(1) && longest < FORGOTTEN,
+            "{longest:?}"
+        );
+    }
+
+    #[test]
+    fn a_rollout_has_begun_with_the_first_member_that_served_unless_it_gives_way() {
+        let budget = |waits: Option<&str>, took: bool, ended: Option<&str>, grants: &Value| {
+            let waits = waits.map(|reason| json!({"reason": reason, "message": ""}));
+            let rollout = json!({
+                "target": "new", "updated": 1, "targets": 3, "completionTime": ended,
+                "waitingOn": waits, "tookServing": took,
             });
-            let budget = serde_json::json!({
+            let budget = json!({
                 "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
-                "metadata": {"name": "etcd"}, "spec": {}, "status": {"rollout": rollout},
+                "metadata": {"name": "etcd"}, "spec": {},
+                "status": {"rollout": rollout, "grants": grants},
             });
             has_begun(&serde_json::from_value(budget).unwrap())
         };
-        let (before, after) = ("2026-01-01T00:00:00Z", "2026-01-01T00:02:00Z");
-        assert!(budget(None, after, None) && budget(Some("UpdatedMembers"), after, None));
+        let none = json!([]);
         assert!(
-            !budget(None, before, None),
-            "that step was of an earlier rollout"
+            budget(None, true, None, &none) && budget(Some("UpdatedMembers"), true, None, &none)
         );
-        assert!(!budget(None, after, Some(after)));
-        assert!(!budget(Some("Paused"), after, None));
+        assert!(
+            !budget(None, false, None, &none),
+            "only a broken member went"
+        );
+        assert!(!budget(None, true, Some("2026-01-01T00:02:00Z"), &none));
+        assert!(!budget(Some("Paused"), true, None, &none));
     }
 }

@@ -8,6 +8,7 @@ mod absences;
 mod attention;
 mod carry_out;
 mod desired;
+mod due;
 mod patience;
 mod report;
 mod setback;
@@ -21,7 +22,6 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::time::Instant;
 
-use super::fleet::has_begun;
 use super::look::{Look, ReconcileError};
 use super::operation::{
     Applied, Ended, Made, Next, Operation, Permission, Permit, Report, Rest, Turn,
@@ -34,9 +34,7 @@ use crate::api::{QuorumDisruptionBudgetStatus, condition};
 use crate::etcd::Prober;
 use crate::judge::SeenVersions;
 use crate::observe::{ObserveError, first_ordinal};
-use crate::plan::{
-    self, Because, Finding, WaitingOn, ignored, next_step, preflight, progress, unblock,
-};
+use crate::plan::{self, Finding, WaitingOn, ignored, next_step, preflight, progress, unblock};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
@@ -135,6 +133,9 @@ impl Operation for Rollout {
         let is_at_work = leads && has_work().unwrap_or_default();
         if !is_at_work {
             run.fleet.leave(cluster);
+            if !leads {
+                run.fleet.stand_down();
+            }
             // There is no rollout, so nothing has lasted for any time.
             *self = Self::default();
         }
@@ -147,6 +148,7 @@ impl Operation for Rollout {
         // A StatefulSet that is being deleted creates no pods.
         let set = set.filter(|set| set.metadata.deletion_timestamp.is_none());
         let Some(set) = set.filter(|_| self.is_at_work(run, turn.cluster, turn.leads)) else {
+            run.fleet.leave(turn.cluster);
             return Ok(None);
         };
         let now = run.clock.instant();
@@ -172,13 +174,14 @@ impl Operation for Rollout {
 
     fn next(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
         if !input.ours {
+            turn.run.fleet.leave(turn.cluster);
             return self.help(turn, input);
         }
         let look = turn.look;
         match next_step(&look.snapshot, &look.page.grants, &input.desired) {
             plan::Next::Act(steps) => {
                 let mut steps: Vec<plan::Step> = steps.iter().cloned().collect();
-                match keep_due(turn, &mut steps, input.now) {
+                match due::keep_due(turn, input, &mut steps) {
                     Some(full) if steps.is_empty() => Next::Wait(Wait::On(full)),
                     _ => self.without_setbacks(steps, turn, input.now),
                 }
@@ -189,7 +192,10 @@ impl Operation for Rollout {
                 }
                 Next::Wait(Wait::On(waiting))
             }
-            plan::Next::Done => Next::Wait(Wait::Done),
+            plan::Next::Done => {
+                turn.run.fleet.leave(turn.cluster);
+                Next::Wait(Wait::Done)
+            }
         }
     }
 
@@ -304,23 +310,6 @@ impl Operation for Rollout {
     fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()> {
         self.attention.until_otherwise(prober).boxed()
     }
-}
-
-/// Keeps the steps that are due: all if it is the cluster's turn, and those to members that do not
-/// serve in any case. Returns the reason if it is not its turn.
-fn keep_due(turn: &Turn<'_>, steps: &mut Vec<plan::Step>, now: Instant) -> Option<WaitingOn> {
-    let costs_nothing = |step: &plan::Step| matches!(step.because, Because::NonServing(_));
-    if steps.iter().all(costs_nothing) {
-        return None;
-    }
-    let budgets = &turn.run.watches.budgets;
-    let begun = || {
-        let named = budgets.map(|place, budget| has_begun(budget).then(|| place.cluster()));
-        named.into_iter().flatten().collect()
-    };
-    let full = turn.run.fleet.ask(turn.cluster, now, begun)?;
-    steps.retain(costs_nothing);
-    Some(full)
 }
 
 /// The findings of the preflight.

@@ -12,6 +12,9 @@ use quorumgate_testbed::etcd_cluster::Tls;
 use quorumgate_testbed::faults::PodFaults;
 use serde_json::json;
 
+use crate::rollouts::scene::on_delete;
+use crate::rollouts::template::change;
+use crate::rollouts::told::{finished, waits_on, wish};
 use crate::world::World;
 
 /// Renews the Lease for snapshots of this kind, as a sidecar does that took one `age` ago.
@@ -71,5 +74,21 @@ async fn restorations_that_fail_are_said_until_one_succeeds() -> Result<()> {
     world
         .reported(condition::DATA_RESTORABLE, |shown| shown.status == "True")
         .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_wants_a_recent_backup_begins_when_there_is_one() -> Result<()> {
+    let world = on_delete("backups-first", |etcd| etcd.backup_restore(Tls::None))
+        .start()
+        .await?;
+    wish(&world, json!({"rollout": {"requireRecentBackup": true}})).await?;
+    renew(&world, "full", SignedDuration::from_hours(30)).await?;
+    is(&world, "False", "TooOld").await?;
+    let target = change(&world, "one").await?;
+    let told = waits_on(&world, &target, &["Backup"]).await?;
+    ensure!(told.updated == 0, "{told:?}");
+    renew(&world, "delta", SignedDuration::from_hours(1)).await?;
+    finished(&world, &target).await?;
     world.close().await
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::quorum::ClusterRef;
 
 /// The cluster whose rollout begins next: one of the namespace with the fewest rollouts under way,
-/// and of these the one that has waited longest. So a namespace with many clusters keeps no other
-/// waiting. `waiting` is in the order in which they came.
+/// and of these the one that has waited longest. So a namespace with many clusters gets no more
+/// turns than others. `waiting` is in the order in which they came.
 ///
 /// ```
 /// use quorumgate_core::plan::next_cluster;
@@ -19,13 +19,13 @@ use crate::quorum::ClusterRef;
 /// ```
 pub fn next_cluster<'a, 'w>(
     under_way: impl IntoIterator<Item = &'a ClusterRef>,
-    waiting: &'w [ClusterRef],
+    waiting: impl IntoIterator<Item = &'w ClusterRef>,
 ) -> Option<&'w ClusterRef> {
     let mut busy: BTreeMap<&str, usize> = BTreeMap::new();
     for cluster in under_way {
         *busy.entry(&cluster.namespace).or_default() += 1;
     }
     waiting
-        .iter()
+        .into_iter()
         .min_by_key(|cluster| busy.get(cluster.namespace.as_str()).copied().unwrap_or(0))
 }

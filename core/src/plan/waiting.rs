@@ -169,17 +169,31 @@ pub enum WaitingOn {
         /// Whether etcd's container has been running for the progress deadline in one of them.
         overdue: bool,
     },
+    /// The rollout has not begun, and there is no recent backup.
+    #[display(
+        "no serving member is replaced without a recent backup: {because} (spec.rollout.requireRecentBackup)"
+    )]
+    Backup {
+        /// The knowledge of the backups.
+        because: String,
+    },
+    /// The window of the rollout is closed.
+    #[display(
+        "the window in which serving members are replaced is closed; it is open {window} (spec.rollout.window)"
+    )]
+    OutsideWindow {
+        /// The window in words.
+        window: String,
+    },
     /// As many rollouts of other clusters are under way as may be at one time.
     #[display(
-        "{under_way} rollouts are under way, and at most {most} may be at one time (--max-rollouts); {waiting} clusters wait"
+        "{most} rollouts of other clusters are under way, and no more may be at one time (--max-rollouts)"
     )]
     RolloutLimit {
-        /// The rollouts that are under way.
-        under_way: usize,
-        /// The most that may be at one time.
+        /// The most rollouts that may be at one time.
         most: usize,
-        /// The clusters that wait, this one included.
-        waiting: usize,
+        /// The pause until the rollout asks again for its turn.
+        again: Duration,
     },
     /// Step 3: an updated member has served for less than the soak time.
     #[display("{pod} has served for {} s with its update, and the next member waits until that is {} s", served_for.as_secs(), soak.as_secs())]
@@ -246,6 +260,8 @@ impl WaitingOn {
             | Self::Paused(_)
             | Self::Preflight { .. }
             | Self::Obstacle { .. }
+            | Self::Backup { .. }
+            | Self::OutsideWindow { .. }
             | Self::RolloutLimit { .. }
             | Self::LowerOrdinal { .. }
             | Self::Overdue { .. }
@@ -264,13 +280,15 @@ impl WaitingOn {
     /// or for others, and no member is out for it. By the identifier, since the status of another
     /// cluster has no more.
     pub fn gives_way(slug: &str) -> bool {
-        const GIVE_WAY: [&str; 7] = [
+        const GIVE_WAY: [&str; 9] = [
             "Enrolment",
             "Teardown",
             "TooManyReplicas",
             "Paused",
             "Preflight",
             "Obstacle",
+            "Backup",
+            "OutsideWindow",
             "RolloutLimit",
         ];
         GIVE_WAY.contains(&slug)
@@ -321,7 +339,7 @@ mod tests {
 
         let all = WaitingOn::VARIANTS.iter();
         let give_way = all.filter(|slug| WaitingOn::gives_way(slug));
-        assert_eq!(give_way.count(), 7);
+        assert_eq!(give_way.count(), 9);
     }
 
     #[test]

@@ -111,7 +111,10 @@ pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Input
     let facts = Facts {
         settings: settings(&wishes),
         request: request(budget),
-        in_window: in_window(run, wishes.window),
+        in_window: wishes.window.as_ref().is_none_or(|hours| {
+            let read = hours.read("spec.defragmentation.window");
+            read.is_ok_and(|window| window.is_open(run.clock.now()))
+        }),
         other_schedule: look.view.sidecar_schedule(),
         rolling_out: rolls_out(budget, set),
         all_served_for: known.served_for,
@@ -181,33 +184,4 @@ fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
         size_after: last.size_after_bytes.map(natural),
         request: last.request.clone(),
     })
-}
-
-fn in_window(run: &Run, window: Option<(u16, u16)>) -> bool {
-    let Some((from, to)) = window else {
-        return true;
-    };
-    let minutes = run.clock.now().as_second().rem_euclid(24 * 60 * 60) / 60;
-    is_within(u16::try_from(minutes).unwrap_or_default(), from, to)
-}
-
-fn is_within(minute: u16, from: u16, to: u16) -> bool {
-    if from <= to {
-        (from..to).contains(&minute)
-    } else {
-        minute >= from || minute < to
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_may_reach_into_the_next_day() {
-        assert!(is_within(90, 60, 120) && !is_within(120, 60, 120));
-        let (from, to) = (22 * 60, 4 * 60);
-        assert!(is_within(23 * 60, from, to) && is_within(0, from, to));
-        assert!(!is_within(12 * 60, from, to));
-    }
 }

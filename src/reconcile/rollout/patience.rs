@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::plan::WaitingOn;
-use crate::reconcile::fleet::ASK_AGAIN;
 use crate::reconcile::operation::Rest;
 use crate::reconcile::workers::RESYNC;
 use crate::telemetry::metrics::RolloutMetrics;
@@ -19,6 +18,8 @@ pub(super) const SOON: Duration = Duration::from_millis(200);
 const DUE: Duration = Duration::from_millis(50);
 /// The longest pause while something takes its time.
 pub(super) const LATER: Duration = Duration::from_secs(2);
+/// The pause while the window is closed, or there is no recent backup.
+const MINUTE: Duration = Duration::from_secs(60);
 /// The pause after a failure that time may cure.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
@@ -84,7 +85,8 @@ impl Patience {
             | WaitingOn::Paused(_)
             | WaitingOn::Preflight { .. }
             | WaitingOn::Obstacle { .. } => Rest::Within(RESYNC),
-            WaitingOn::RolloutLimit { .. } => Rest::Within(ASK_AGAIN),
+            WaitingOn::RolloutLimit { again, .. } => Rest::Within(*again),
+            WaitingOn::OutsideWindow { .. } | WaitingOn::Backup { .. } => Rest::Within(MINUTE),
             _ => {
                 let lasted = now.saturating_duration_since(since);
                 let pause = SOON.max(lasted / 20).min(LATER);

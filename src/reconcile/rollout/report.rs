@@ -8,7 +8,7 @@ use tracing::info;
 use crate::api::{
     QuorumDisruptionBudgetStatus, RolloutStatus, StepStatus, WaitingStatus, condition,
 };
-use crate::plan::{Ignored, Progress, Step, WaitingOn};
+use crate::plan::{Because, Ignored, Progress, Step, WaitingOn};
 use crate::quorum::ClusterRef;
 use crate::reconcile::condition::put;
 use crate::reconcile::run::Run;
@@ -66,6 +66,7 @@ impl RolloutReport {
                     .clone()
                     .or_else(|| Some(self.now.clone())),
             },
+            took_serving: self.takes_serving() || before.took_serving && !begins,
             waiting_on: waiting.map(|waiting| self.told(waiting, before.waiting_on.as_ref())),
             last_step: self
                 .made
@@ -74,6 +75,12 @@ impl RolloutReport {
                 .or(before.last_step),
         }));
         self.condition(waiting, &mut status.conditions);
+    }
+
+    /// Whether the step that was just made replaced a member that served.
+    fn takes_serving(&self) -> bool {
+        let made = self.made.as_ref();
+        made.is_some_and(|step| !matches!(step.because, Because::NonServing(_)))
     }
 
     fn told(&self, waiting: &WaitingOn, before: Option<&WaitingStatus>) -> WaitingStatus {

@@ -1,14 +1,15 @@
-//! The limit of rollouts at one time, over all clusters.
+//! The limit of rollouts at one time, over all clusters, and their hours.
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::{Timestamp, ToSpan as _};
 use quorumgate::api::RolloutStatus;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, MARKER, UpdateStrategy};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
 use super::scene::on_delete;
-use super::template::{change_by, image};
-use super::told::{waits_on, wish};
+use super::template::{change, change_by, image, outdated};
+use super::told::{finished, waits_on, wish};
 use crate::world::{SOON, World};
 
 async fn rollout_of(world: &World, etcd: &EtcdCluster) -> Result<RolloutStatus> {
@@ -31,7 +32,7 @@ async fn a_rollout_waits_for_its_turn_and_begins_when_the_other_is_paused() -> R
         .await?;
     other.quorate(SOON).await?;
     world.trusted_of(&other).await?;
-    wish(&world, json!({"rollout": {"progressDeadline": "5s"}})).await?;
+    wish(&world, json!({"rollout": {"progressDeadline": "10s"}})).await?;
     let bad = change_by(&world, image("no.such/image:1")).await?;
     waits_on(&world, &bad, &["Overdue"]).await?;
 
@@ -64,5 +65,30 @@ async fn a_rollout_waits_for_its_turn_and_begins_when_the_other_is_paused() -> R
         Ok(())
     })
     .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outside_its_window_a_rollout_takes_no_member_that_serves() -> Result<()> {
+    let world = on_delete("rollout-window", |etcd| etcd).start().await?;
+    let hour = |hours: i64| {
+        let at = Timestamp::now() + hours.hours();
+        at.strftime("%H:%M").to_string()
+    };
+    let closed = json!({"from": hour(6), "to": hour(7), "timeZone": "Etc/UTC"});
+    wish(&world, json!({"rollout": {"window": closed}})).await?;
+    let target = change(&world, "one").await?;
+    let told = waits_on(&world, &target, &["OutsideWindow"]).await?;
+    ensure!(told.updated == 0, "{told:?}");
+    let broken = world.crash("etcd-1").await?;
+    eventually(SOON, "the broken member is updated", || async {
+        let left = outdated(&world, &target).await?;
+        ensure!(!left.contains("etcd-1") && left.len() == 2, "{left:?}");
+        Ok(())
+    })
+    .await?;
+    broken.mend();
+    wish(&world, json!({"rollout": {"window": null}})).await?;
+    finished(&world, &target).await?;
     world.close().await
 }

@@ -14,7 +14,7 @@ use crate::world::{SOON, World};
 pub(super) const ROLLOUT: Duration = Duration::from_secs(300);
 
 /// Changes the budget's spec.
-pub(super) async fn wish(world: &World, spec: Value) -> Result<()> {
+pub(crate) async fn wish(world: &World, spec: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": spec}));
     world
         .budgets()
