@@ -35,8 +35,12 @@ struct Seen {
 type Process = (PodUid, i32);
 
 /// A longer time than etcd takes to write what it has applied to its database
-/// (`--backend-batch-interval`, a tenth of a second). After a kill it applies the rest again.
-const FLUSHED: Duration = Duration::from_secs(1);
+/// (`--backend-batch-interval`, a tenth of a second; after a kill it applies the rest again), and
+/// [`ROUNDING`] more.
+const FLUSHED: Duration = Duration::from_secs(3);
+/// By how much the age of a process may be told too large: the time of boot and the date of an
+/// answer have whole seconds.
+const ROUNDING: Duration = Duration::from_secs(2);
 /// The time limit for a member's metrics.
 const METRICS: Duration = Duration::from_secs(1);
 /// The time since a member was last seen for which its metrics are tried again.
@@ -77,7 +81,7 @@ async fn begun(run: &Run, look: &Look, pod: &PodName, known: &Seen, seen: Seen) 
     match (work, known.had) {
         (None, Some(_)) if since < TRIED => known.clone(),
         // Nodes may tell late of a process that had begun before the member was last seen.
-        (Some((work, age)), Some(had)) if age < since => {
+        (Some((work, age)), Some(had)) if age < since + ROUNDING => {
             let is_replaced = look.page.grants.permit_replacement(pod);
             if work.lacked_data(had) && !is_replaced {
                 tell(run, &look.page, pod, seen.id, "without its data");
@@ -153,10 +157,10 @@ mod tests {
         let ms = Duration::from_millis;
         let mut seen = at(100, ms(0));
         let looks = [
-            (200, 400, None),
-            (300, 1200, Some(100)),
-            (400, 1900, Some(100)),
-            (500, 2300, Some(300)),
+            (200, 1200, None),
+            (300, 3200, Some(100)),
+            (400, 5000, Some(100)),
+            (500, 6300, Some(300)),
         ];
         for (index, after, had) in looks {
             seen = seen.later(at(index, ms(after)));
