@@ -35,45 +35,48 @@ pub(crate) fn confirm(what: &str, given: &Yes) -> Result<()> {
     }
 }
 
-/// Sets annotations on an object of the user's namespace.
-pub(crate) async fn annotate<K>(
-    of: &Kubernetes,
-    name: &str,
-    annotations: &serde_json::Value,
-) -> Result<()>
-where
+/// An object in a namespace.
+pub(crate) trait Namespaced:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + DeserializeOwned
+    + std::fmt::Debug
+{
+}
+
+impl<K> Namespaced for K where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Clone
         + DeserializeOwned
-        + std::fmt::Debug,
+        + std::fmt::Debug
 {
+}
+
+/// Sets annotations on an object of the user's namespace.
+pub(crate) async fn annotate<K: Namespaced>(
+    of: &Kubernetes,
+    name: &str,
+    annotations: &serde_json::Value,
+) -> Result<()> {
     change::<K>(of, name, &json!({"metadata": {"annotations": annotations}})).await
 }
 
 /// Changes an object of the user's namespace.
-pub(crate) async fn change<K>(of: &Kubernetes, name: &str, patch: &serde_json::Value) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
+pub(crate) async fn change<K: Namespaced>(
+    of: &Kubernetes,
+    name: &str,
+    patch: &serde_json::Value,
+) -> Result<()> {
     change_in::<K>(of, &of.namespace, name, patch).await
 }
 
 /// Changes an object of this namespace.
-pub(crate) async fn change_in<K>(
+pub(crate) async fn change_in<K: Namespaced>(
     of: &Kubernetes,
     namespace: &str,
     name: &str,
     patch: &serde_json::Value,
-) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
+) -> Result<()> {
     let api = Api::<K>::namespaced(of.client.clone(), namespace);
     let by = PatchParams {
         field_manager: Some("kubectl-quorum".to_owned()),

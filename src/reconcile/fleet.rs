@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::api::QuorumDisruptionBudget;
+use crate::api::{QuorumDisruptionBudget, RolloutStatus};
 use crate::plan::{WaitingOn, next_cluster};
 use crate::quorum::ClusterRef;
 
@@ -127,12 +127,14 @@ pub(super) fn has_begun(budget: &QuorumDisruptionBudget) -> bool {
     let mut causes = status.grants.iter().flat_map(|grant| &grant.causes);
     let is_taking = causes.any(|cause| cause.rollout == Some(true));
     let rollout = status.rollout.as_deref();
-    is_taking
-        || rollout.is_some_and(|rollout| {
-            let waiting = rollout.waiting_on.as_ref();
-            let gives_way = waiting.is_some_and(|waits| WaitingOn::gives_way(&waits.reason));
-            rollout.completion_time.is_none() && rollout.took_serving && !gives_way
-        })
+    is_taking || rollout.is_some_and(|rollout| is_under_way(rollout) && rollout.took_serving)
+}
+
+/// Whether a rollout is not complete, and does not wait for what gives way to others.
+pub(super) fn is_under_way(rollout: &RolloutStatus) -> bool {
+    let waiting = rollout.waiting_on.as_ref();
+    let gives_way = waiting.is_some_and(|waits| WaitingOn::gives_way(&waits.reason));
+    rollout.completion_time.is_none() && !gives_way
 }
 
 #[cfg(test)]

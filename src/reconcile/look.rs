@@ -7,13 +7,14 @@ use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::fleet::is_under_way;
 use super::run::Run;
 use super::strategy::kind;
 use crate::api::QuorumDisruptionBudget;
 use crate::etcd::Prober;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::{self, ClusterView, ObserveError, is_held};
-use crate::plan::{Handover, WaitingOn};
+use crate::plan::Handover;
 use crate::quorum::evidence::Round;
 use crate::quorum::{ClusterRef, Snapshot};
 use crate::strategy::ON_DELETE;
@@ -106,11 +107,7 @@ pub(super) fn handover(run: &Run, look: &Look, is_refused: bool) -> Handover {
 /// Whether a rollout is under way, by the gate or by the StatefulSet controller.
 pub(super) fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
     let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
-    let ours = rollout.is_some_and(|rollout| {
-        let waiting = rollout.waiting_on.as_ref();
-        let gives_way = waiting.is_some_and(|waits| WaitingOn::gives_way(&waits.reason));
-        rollout.target.is_some() && rollout.completion_time.is_none() && !gives_way
-    });
+    let ours = rollout.is_some_and(|rollout| rollout.target.is_some() && is_under_way(rollout));
     let status = set.and_then(|set| set.status.as_ref());
     let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
     ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)

@@ -64,9 +64,14 @@ impl Refills {
             (pod, after)
         });
         let after = join_all(after).await;
-        let is_any_new = after.iter().any(|(_, seen)| seen.had.is_none());
+        // At the start of a replica all members are new, and nobody waits for them.
+        let has_begun = |(pod, seen): &(PodName, Seen)| {
+            let known = self.0.get(pod);
+            known.is_some_and(|known| known.process != seen.process)
+        };
+        let is_soon_due = after.iter().any(has_begun);
         self.0.extend(after);
-        is_any_new.then_some(2 * FLUSHED)
+        is_soon_due.then_some(2 * FLUSHED)
     }
 }
 

@@ -176,13 +176,7 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<(
         .await?;
     let now = world.etcd.member("etcd-1").await?.id;
     ensure!(now == id, "{id:x}, then {now:x}");
-    let list = [
-        "get",
-        "events",
-        "--field-selector",
-        "reason=RefilledUnderOldID",
-    ];
-    let events = world.kubectl(&list).await?.success()?;
+    let events = world.events("RefilledUnderOldID").await?;
     ensure!(!events.contains("etcd-2 began"), "{events}");
     world.close().await
 }

@@ -241,13 +241,18 @@ impl World {
     /// Waits for an Event with this reason that mentions `part`.
     pub(crate) async fn told_by_event(&self, reason: &str, part: &str) -> Result<()> {
         eventually(SOON, format!("the gate says {reason}"), || async {
-            let selector = format!("reason={reason}");
-            let list = ["get", "events", "--field-selector", &selector];
-            let events = self.kubectl(&list).await?.success()?;
+            let events = self.events(reason).await?;
             ensure!(events.contains(part), "{events}");
             Ok(())
         })
         .await
+    }
+
+    /// The Events with this reason, as kubectl prints them.
+    pub(crate) async fn events(&self, reason: &str) -> Result<String> {
+        let selector = format!("reason={reason}");
+        let list = ["get", "events", "--field-selector", &selector];
+        self.kubectl(&list).await?.success()
     }
 
     /// The highest sequence number that the ledger has given out.

@@ -3,7 +3,7 @@
 
 use super::step::Input;
 use crate::api::{QuorumDisruptionBudget, condition};
-use crate::plan::{Because, Step, WaitingOn};
+use crate::plan::{Because, Step, WaitingOn, progress};
 use crate::reconcile::fleet::has_begun;
 use crate::reconcile::operation::Turn;
 
@@ -11,7 +11,8 @@ use crate::reconcile::operation::Turn;
 pub(super) fn keep_due(turn: &Turn<'_>, input: &Input, steps: &mut Vec<Step>) -> Option<WaitingOn> {
     let costs_nothing = |step: &Step| matches!(step.because, Because::NonServing(_));
     // Members that cannot join before a majority is updated are out until then.
-    let is_apart = input.desired.obstacle.is_some() && has_updated(turn);
+    let updated = progress(&turn.look.snapshot, &input.desired).map_or(0, |of| of.updated);
+    let is_apart = input.desired.obstacle.is_some() && updated > 0;
     if is_apart || steps.iter().all(costs_nothing) {
         return None;
     }
@@ -35,14 +36,6 @@ pub(super) fn keep_due(turn: &Turn<'_>, input: &Input, steps: &mut Vec<Step>) ->
         steps.retain(costs_nothing);
     }
     waiting
-}
-
-/// Whether a pod has the update revision.
-fn has_updated(turn: &Turn<'_>) -> bool {
-    let snapshot = &turn.look.snapshot;
-    let target = snapshot.update_revision.as_ref();
-    let mut pods = snapshot.pods.iter();
-    target.is_some() && pods.any(|pod| pod.revision.as_ref() == target)
 }
 
 /// Why the cluster's own budget lets no serving member go now, if it does not.
