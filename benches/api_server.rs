@@ -153,7 +153,7 @@ impl Side {
         if let Some(racer) = &self.racer {
             racer.register(bed, namespace).await?;
         }
-        let turn = Turn::of(&bed.client(), &foreign.places(), &self.guarded).await?;
+        let turn = Turn::measure(&bed.client(), &foreign.places(), &self.guarded).await?;
         if let Some(racer) = &self.racer {
             racer.unregister(bed, namespace).await?;
         }
@@ -188,7 +188,7 @@ impl Foreign {
 }
 
 impl Turn {
-    async fn of(client: &Client, foreign: &[Place], guarded: &[Place]) -> Result<Self> {
+    async fn measure(client: &Client, foreign: &[Place], guarded: &[Place]) -> Result<Self> {
         let begin = Instant::now();
         let mut foreign = foreign.iter().cycle();
         let mut guarded = guarded.iter().cycle();
@@ -223,8 +223,8 @@ impl Turn {
             } += 1.0;
         }
         Ok(Self {
-            foreign: Round::of(foreign),
-            guarded: Round::of(guarded),
+            foreign: Round::from_calls(foreign),
+            guarded: Round::from_calls(guarded),
             done,
             refused,
             failed,
@@ -266,10 +266,10 @@ fn report(sides: &[Side], turns: &[Vec<Turn>]) -> Result<()> {
     let nobody = turns.first().context("nobody")?;
     for (side, turns) in sides.iter().zip(turns) {
         let name = side.name();
-        let each = |number: fn(&Turn) -> f64| Spread::of(turns.iter().map(number));
+        let each = |number: fn(&Turn) -> f64| Spread::from_numbers(turns.iter().map(number));
         let ratio = |number: fn(&Turn) -> f64| {
             let pairs = turns.iter().zip(nobody);
-            Spread::of(pairs.map(|(asked, unasked)| number(asked) / number(unasked)))
+            Spread::from_numbers(pairs.map(|(asked, unasked)| number(asked) / number(unasked)))
         };
         let foreign_p50 = |turn: &Turn| turn.foreign.percentile(50);
         let foreign_p99 = |turn: &Turn| turn.foreign.percentile(99);

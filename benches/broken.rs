@@ -53,7 +53,7 @@ pub(crate) async fn crash(sandbox: &Sandbox, etcd: &EtcdCluster) -> Result<Broke
 
 /// Cuts the member off from its peers, and waits until it has lost its leader.
 pub(crate) async fn cut_off(sandbox: &Sandbox, etcd: &EtcdCluster) -> Result<Broken> {
-    let cut = PodFaults::of(sandbox, BROKEN).await?.partition()?;
+    let cut = PodFaults::find(sandbox, BROKEN).await?.partition()?;
     eventually(
         SOON,
         format!("{BROKEN} has lost its leader"),

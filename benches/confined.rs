@@ -70,7 +70,7 @@ impl Confined {
 
     /// The most memory that it had, in KiB, as its cgroup counts it, or else its resident set.
     pub(crate) fn memory(&self) -> Result<Resident> {
-        let mut memory = Resident::of(&self.process.id().to_string())?;
+        let mut memory = Resident::read(&self.process.id().to_string())?;
         if let Some(cgroup) = &self.cgroup {
             for file in ["memory.max_usage_in_bytes", "memory.peak"] {
                 if let Ok(bytes) = fs::read_to_string(cgroup.join(file)) {

@@ -81,10 +81,10 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     replica.restart().await?;
     let process = replica.identity().context("the gate has ended")?;
     let process = process.pid().to_string();
-    let start = Resident::of(&process)?;
+    let start = Resident::read(&process)?;
     shown(&gate, 1, IN_A_WHILE).await?;
     evict(&etcd).await?;
-    let looks = Resident::of(&process)?;
+    let looks = Resident::read(&process)?;
     replica.kill().await?;
     let removal = removal(&bed, &gate, &sandbox).await?;
 
@@ -210,7 +210,7 @@ async fn most(mut process: Child) -> Result<f64> {
     let mut most: f64 = 0.0;
     loop {
         // A process that has ended has no memory any more.
-        if let Ok(resident) = Resident::of(&id) {
+        if let Ok(resident) = Resident::read(&id) {
             most = resident.most;
         }
         if let Some(status) = process.try_wait()? {

@@ -102,7 +102,7 @@ async fn measure(sandbox: &mut Sandbox, tls: &Tls) -> Result<()> {
                 "the members are too slow to measure anything"
             );
         }
-        turns.rounds.push((Round::of(ours), theirs));
+        turns.rounds.push((Round::from_calls(ours), theirs));
     }
     report(&turns)
 }
@@ -123,18 +123,21 @@ fn report(turns: &Turns) -> Result<()> {
     let (ours, theirs) = turns.requests;
     let by_hand = |phase: fn(&Phases) -> Duration| {
         let rounds = rounds.iter().map(|(_, calls)| calls.iter().map(phase));
-        rounds.map(|calls| Round::of(calls.collect())).collect()
+        rounds
+            .map(|calls| Round::from_calls(calls.collect()))
+            .collect()
     };
     let whole: Vec<Round> = by_hand(|phases| phases.whole);
     let ratio = |percent: usize| {
         let sides = rounds.iter().zip(&whole);
-        Spread::of(
+        Spread::from_numbers(
             sides.map(|((gate, _), hand)| gate.percentile(percent) / hand.percentile(percent)),
         )
     };
-    let medians =
-        |rounds: Vec<Round>| Spread::of(rounds.iter().map(|round| 1e3 * round.percentile(50)));
-    let gate = Spread::of(rounds.iter().map(|(gate, _)| 1e3 * gate.percentile(50)));
+    let medians = |rounds: Vec<Round>| {
+        Spread::from_numbers(rounds.iter().map(|round| 1e3 * round.percentile(50)))
+    };
+    let gate = Spread::from_numbers(rounds.iter().map(|(gate, _)| 1e3 * gate.percentile(50)));
     let title = format!(
         "Gated allow: the gate against the same round trips by hand, {ROUNDS} rounds of {CALLS} calls each in turns, {} left out because a member was slow",
         turns.left_out

@@ -92,7 +92,7 @@ pub(crate) async fn race(
     for ours in [&real, &paper] {
         let ratio = |number: fn(&Calls) -> f64| {
             let sides = ours.rounds.iter().zip(&kruise.rounds);
-            Spread::of(sides.map(|(ours, theirs)| number(ours) / number(theirs)))
+            Spread::from_numbers(sides.map(|(ours, theirs)| number(ours) / number(theirs)))
         };
         let what = ours.what;
         table = table
@@ -108,7 +108,7 @@ pub(crate) async fn race(
             );
     }
     for Side { what, rounds, .. } in [&real, &paper, &kruise] {
-        let each = |number: fn(&Calls) -> f64| Spread::of(rounds.iter().map(number));
+        let each = |number: fn(&Calls) -> f64| Spread::from_numbers(rounds.iter().map(number));
         table = table
             .row(
                 &format!("{what}: p50, ms"),
@@ -132,7 +132,7 @@ async fn calls(racer: &Racer, reviews: &[Value]) -> Result<Calls> {
         took.push(permitted(racer, &mut caller, review).await?);
     }
     let processor = (racer.processor_time()? - before) / f64::from(u32::try_from(took.len())?);
-    let round = Round::of(took);
+    let round = Round::from_calls(took);
     Ok(Calls { round, processor })
 }
 

@@ -60,7 +60,8 @@ impl Report {
     }
 
     fn row(&self, out: &mut impl io::Write, name: &str, rounds: &[&Judged]) -> io::Result<()> {
-        let each = |number: fn(&Judged) -> f64| Spread::of(rounds.iter().map(|j| number(j)));
+        let each =
+            |number: fn(&Judged) -> f64| Spread::from_numbers(rounds.iter().map(|j| number(j)));
         write!(
             out,
             "| {name} | {}",
@@ -101,7 +102,7 @@ fn reads(seen: &Seen) -> &[Vec<Duration>] {
 /// A percentile in seconds of the calls through each member in each round.
 fn members(rounds: &[&Judged], calls: fn(&Seen) -> &[Vec<Duration>], percent: usize) -> Spread {
     let clients = rounds.iter().flat_map(|judged| calls(&judged.seen));
-    Spread::of(clients.map(|times| percentile(times, percent)))
+    Spread::from_numbers(clients.map(|times| percentile(times, percent)))
 }
 
 fn percentile(times: &[Duration], percent: usize) -> f64 {

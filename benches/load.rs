@@ -106,11 +106,11 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         .await?;
     gate.in_force(SOON).await?;
     let paper = PaperEtcd::listen().await?;
-    let mut population = Population::of(plane, &etcd, Some(paper.port)).await?;
+    let mut population = Population::prepare(plane, &etcd, Some(paper.port)).await?;
     let mut before: Option<Size> = None;
     for clusters in sizes()? {
         population.grow_to(clusters).await?;
-        let size = Size::of(&gate, &etcd, &paper, clusters).await?;
+        let size = Size::measure(&gate, &etcd, &paper, clusters).await?;
         size.print(before.as_ref())?;
         before = Some(size);
     }
@@ -164,20 +164,25 @@ impl Decisions {
 }
 
 impl Size {
-    async fn of(gate: &Gate, etcd: &EtcdCluster, paper: &PaperEtcd, clusters: u32) -> Result<Self> {
+    async fn measure(
+        gate: &Gate,
+        etcd: &EtcdCluster,
+        paper: &PaperEtcd,
+        clusters: u32,
+    ) -> Result<Self> {
         let replica = gate.replica(0);
         settled(etcd.client(), IN_A_LONG_WHILE).await?;
-        let start = Start::of(replica).await?;
+        let start = Start::measure(replica).await?;
         shown(gate, clusters + 1, IN_A_LONG_WHILE).await?;
 
         let process = process_of(replica)?;
         tokio::time::sleep(AFTERMATH).await;
         let first_look = processor::time(&process, |_| true)? / f64::from(clusters);
-        let changes = Changes::of(etcd, &process, clusters).await?;
+        let changes = Changes::measure(etcd, &process, clusters).await?;
         let rest = rest(&process).await?;
-        let at_rest = Resident::of(&process)?;
-        let questions = Questions::of(etcd.client(), HUNG..clusters).await?;
-        let hanging = Questions::of(etcd.client(), 0..HUNG).await?;
+        let at_rest = Resident::read(&process)?;
+        let questions = Questions::prepare(etcd.client(), HUNG..clusters).await?;
+        let hanging = Questions::prepare(etcd.client(), 0..HUNG).await?;
         decisions(gate, &questions).await?;
         let alone = decisions(gate, &questions).await?;
         let (beside_others, others) =
@@ -192,7 +197,7 @@ impl Size {
             clusters,
             start,
             at_rest,
-            memory: Resident::of(&process)?,
+            memory: Resident::read(&process)?,
             rest,
             first_look,
             change: changes.each_beyond(rest),
@@ -301,7 +306,7 @@ impl Size {
 }
 
 impl Start {
-    async fn of(replica: &Replica) -> Result<Self> {
+    async fn measure(replica: &Replica) -> Result<Self> {
         let (mut takes, mut processor) = (Vec::new(), Vec::new());
         for _ in 0..STARTS {
             replica.term().await?;
@@ -311,8 +316,8 @@ impl Start {
             processor.push(processor::time(&process_of(replica)?, |_| true)?);
         }
         Ok(Self {
-            takes: Spread::of(takes),
-            processor: Spread::of(processor),
+            takes: Spread::from_numbers(takes),
+            processor: Spread::from_numbers(processor),
         })
     }
 }
@@ -340,7 +345,7 @@ struct Changes {
 }
 
 impl Changes {
-    async fn of(etcd: &EtcdCluster, process: &str, clusters: u32) -> Result<Self> {
+    async fn measure(etcd: &EtcdCluster, process: &str, clusters: u32) -> Result<Self> {
         let before = processor::time(process, |_| true)?;
         let start = Instant::now();
         let mut ticks = tokio::time::interval(BETWEEN_CHANGES);
@@ -394,7 +399,7 @@ async fn decisions(gate: &Gate, questions: &Questions) -> Result<Decisions> {
     Ok(Decisions {
         per_second: count / start.elapsed().as_secs_f64(),
         allowed: f64::from(allowed.iter().sum::<u32>()) / count,
-        round: Round::of(calls),
+        round: Round::from_calls(calls),
     })
 }
 

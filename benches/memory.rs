@@ -66,7 +66,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     shown(&gate, 1, IN_A_WHILE).await?;
     let before = settled(&gate).await?;
 
-    let mut population = Population::of(plane, &etcd, None).await?;
+    let mut population = Population::prepare(plane, &etcd, None).await?;
     population.grow_to(CLUSTERS).await?;
     shown(&gate, CLUSTERS + 1, IN_A_WHILE).await?;
     let after = settled(&gate).await?;
@@ -103,10 +103,10 @@ async fn settled(gate: &Gate) -> Result<Resident> {
     let process = gate.replica(0).identity().context("the gate has ended")?;
     let process = process.pid().to_string();
     let start = Instant::now();
-    let mut before = Resident::of(&process)?;
+    let mut before = Resident::read(&process)?;
     loop {
         tokio::time::sleep(Duration::from_secs(5)).await;
-        let after = Resident::of(&process)?;
+        let after = Resident::read(&process)?;
         let still = (after.now - before.now).abs() < before.now / 100.0;
         if still || start.elapsed() > SOON {
             return Ok(after);
@@ -143,9 +143,9 @@ async fn connection(etcd: &EtcdCluster) -> Result<f64> {
     let endpoints: Vec<Endpoint> = (0..CONNECTIONS * 2).map(to).collect();
     let (some, more) = endpoints.split_at(endpoints.len() / 2);
     prober.round(some, clock.instant() + SOON).await;
-    let before = Resident::of("self")?;
+    let before = Resident::read("self")?;
     prober.round(more, clock.instant() + SOON).await;
-    let after = Resident::of("self")?;
+    let after = Resident::read("self")?;
     ensure!(
         connections.count() == endpoints.len(),
         "{} of {} connections are kept",

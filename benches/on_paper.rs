@@ -29,7 +29,7 @@ pub(crate) async fn followers(
     let model = model.apply(sandbox).await?;
     model.quorate(SOON).await?;
     let port = PaperEtcd::listen().await?.port;
-    let mut population = Population::of(plane, &model, Some(port)).await?;
+    let mut population = Population::prepare(plane, &model, Some(port)).await?;
     population.grow_to(clusters).await?;
     settled(model.client(), SOON).await?;
     let mut followers = Vec::new();

@@ -68,7 +68,7 @@ fn main() -> Result<()> {
 }
 
 async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
-    let mut reviews = Reviews::of(PATH, &serde_json::from_str(REVIEW)?)?;
+    let mut reviews = Reviews::new(PATH, &serde_json::from_str(REVIEW)?)?;
     let reads = Arc::new(AtomicU64::new(0));
 
     let (client, settings) = (unhelpful(Arc::clone(&reads)), tls.clone());
@@ -128,10 +128,10 @@ fn report(rounds: &[Turns], bytes: usize, reads: u64) -> Result<()> {
         let ratios = rounds
             .iter()
             .map(|turns| number(&turns.gate) / number(to(turns)));
-        Spread::of(ratios)
+        Spread::from_numbers(ratios)
     };
     let each = |number: fn(&Turn) -> f64, side: Pick| {
-        Spread::of(rounds.iter().map(|turns| number(side(turns))))
+        Spread::from_numbers(rounds.iter().map(|turns| number(side(turns))))
     };
     let throughput = |turn: &Turn| turn.calls / turn.took;
     let p99 = |turn: &Turn| turn.round.percentile(99);

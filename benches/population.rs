@@ -46,7 +46,7 @@ impl Population {
     /// for good, since they would act on the copies.
     ///
     /// `port` is that of the paper members. Without it all evidence comes from readiness.
-    pub(crate) async fn of(
+    pub(crate) async fn prepare(
         plane: &ControlPlane,
         etcd: &EtcdCluster,
         port: Option<u16>,

@@ -22,7 +22,7 @@ pub(crate) struct Questions(Vec<Vec<u8>>);
 
 impl Questions {
     /// Reviews about the second member of some hundred of these clusters, spread over all of them.
-    pub(crate) async fn of(client: &Client, clusters: Range<u32>) -> Result<Self> {
+    pub(crate) async fn prepare(client: &Client, clusters: Range<u32>) -> Result<Self> {
         let step = (clusters.len() / CLUSTERS).max(1);
         let requests = stream::iter(clusters.step_by(step))
             .map(|cluster| {

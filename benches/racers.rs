@@ -97,11 +97,11 @@ impl Racer {
     pub(crate) fn reviews(&self, review: &Value) -> Result<Reviews> {
         let evicts = review.pointer("/request/subResource").is_some();
         let path = if evicts { self.evictions } else { self.deletes };
-        Reviews::of(path, review)
+        Reviews::new(path, review)
     }
 
     pub(crate) fn memory(&self) -> Result<Resident> {
-        Resident::of(&self.pid()?)
+        Resident::read(&self.pid()?)
     }
 
     fn pid(&self) -> Result<String> {

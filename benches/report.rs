@@ -58,7 +58,7 @@ impl Report {
         let mut table = Table::new(title)
             .row(
                 "the members' restarts, s",
-                Spread::of(self.restarts.iter().copied()),
+                Spread::from_numbers(self.restarts.iter().copied()),
                 ..,
             )
             .row(
@@ -83,7 +83,7 @@ impl Report {
             )
             .row(
                 "after 45 s of waiting: from the moment it may to the next step, ms",
-                Spread::of(self.late.iter().map(|delay| millis(delay.begun))),
+                Spread::from_numbers(self.late.iter().map(|delay| millis(delay.begun))),
                 ..=DELAY,
             );
         for condition in [Condition::Crashing, Condition::CutOff] {
@@ -124,13 +124,13 @@ impl Report {
 }
 
 impl Report {
-    fn of(&self, condition: Condition, by: By) -> impl Iterator<Item = &Rolled> {
+    fn rollouts(&self, condition: Condition, by: By) -> impl Iterator<Item = &Rolled> {
         let rollouts = self.rollouts.iter();
         rollouts.filter_map(move |(c, b, rolled)| (*c == condition && *b == by).then_some(rolled))
     }
 
     fn spread(&self, condition: Condition, by: By, cost: impl Fn(&Rolled) -> f64) -> Spread {
-        Spread::of(self.of(condition, by).map(cost))
+        Spread::from_numbers(self.rollouts(condition, by).map(cost))
     }
 
     fn most(&self, condition: Condition, by: By, cost: impl Fn(&Rolled) -> f64) -> Spread {
@@ -141,13 +141,13 @@ impl Report {
     fn delays(&self, which: fn(&Delay) -> Duration) -> Spread {
         let rollouts = self.rollouts.iter();
         let delays = rollouts.flat_map(|(_, _, rolled)| &rolled.delays);
-        Spread::of(delays.map(|delay| millis(which(delay))))
+        Spread::from_numbers(delays.map(|delay| millis(which(delay))))
     }
 
     /// The time of a rollout as a multiple of the same round's restarts.
     fn ratio(&self, condition: Condition, by: By) -> Spread {
-        let rounds = self.of(condition, by).zip(&self.restarts);
-        Spread::of(rounds.map(|(rolled, restarts)| rolled.time.as_secs_f64() / restarts))
+        let rounds = self.rollouts(condition, by).zip(&self.restarts);
+        Spread::from_numbers(rounds.map(|(rolled, restarts)| rolled.time.as_secs_f64() / restarts))
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// The memory of `process`, which is a pid or `self`.
-    pub(crate) fn of(process: &str) -> Result<Self> {
+    pub(crate) fn read(process: &str) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         let field = |name: &str| {
             let value = status.lines().find_map(|line| line.strip_prefix(name));

@@ -19,7 +19,7 @@ pub(crate) struct Reviews {
 
 impl Reviews {
     /// Requests that post this review, which has a uid, to this path.
-    pub(crate) fn of(path: &str, review: &Value) -> Result<Self> {
+    pub(crate) fn new(path: &str, review: &Value) -> Result<Self> {
         let uid = review.pointer("/request/uid").and_then(Value::as_str);
         let uid = uid.context("no uid")?;
         let request = post(path, &serde_json::to_vec(review)?);

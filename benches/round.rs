@@ -11,7 +11,7 @@ pub(crate) struct Round {
 }
 
 impl Round {
-    pub(crate) fn of(mut calls: Vec<Duration>) -> Self {
+    pub(crate) fn from_calls(mut calls: Vec<Duration>) -> Self {
         calls.sort_unstable();
         Self { calls }
     }

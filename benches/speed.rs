@@ -122,7 +122,7 @@ async fn run(racers: &[Racer], what: &str, review: &Value, connections: usize) -
     let per_processor = |turn: &Turn| turn.calls / turn.processor;
     for (racer, theirs) in racers.iter().skip(1).zip(peers) {
         let ratio = |number: fn(&Turn) -> f64| {
-            Spread::of(
+            Spread::from_numbers(
                 ours.iter()
                     .zip(theirs)
                     .map(|(our, their)| number(our) / number(their)),
@@ -148,7 +148,7 @@ async fn run(racers: &[Racer], what: &str, review: &Value, connections: usize) -
     }
     for (racer, turns) in racers.iter().zip(&turns) {
         let name = racer.name;
-        let each = |number: fn(&Turn) -> f64| Spread::of(turns.iter().map(number));
+        let each = |number: fn(&Turn) -> f64| Spread::from_numbers(turns.iter().map(number));
         table = table
             .row(
                 &format!("{name}: calls per second"),

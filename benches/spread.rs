@@ -10,7 +10,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(crate) fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
+    pub(crate) fn from_numbers(numbers: impl IntoIterator<Item = f64>) -> Self {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.sort_unstable_by(f64::total_cmp);
         let at = |index: usize| numbers.get(index).copied().unwrap_or(f64::NAN);
@@ -23,6 +23,6 @@ impl Spread {
 
     /// A number that was measured once.
     pub(crate) fn once(number: f64) -> Self {
-        Self::of([number])
+        Self::from_numbers([number])
     }
 }

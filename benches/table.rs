@@ -14,7 +14,7 @@ struct Target {
 
 impl Target {
     /// The target with these bounds. A number that only explains the others has the bounds `..`.
-    fn of(bounds: &impl RangeBounds<f64>, measured: f64) -> Self {
+    fn from_bounds(bounds: &impl RangeBounds<f64>, measured: f64) -> Self {
         let words = match (bounds.start_bound(), bounds.end_bound()) {
             (Bound::Included(least), _) => format!("at least {least}"),
             (_, Bound::Included(most)) => format!("at most {most}"),
@@ -51,7 +51,7 @@ impl Table {
         measured: Spread,
         target: impl RangeBounds<f64>,
     ) -> Self {
-        let target = Target::of(&target, measured.median);
+        let target = Target::from_bounds(&target, measured.median);
         self.rows.push((what.to_owned(), measured, target));
         self
     }

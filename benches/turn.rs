@@ -52,7 +52,7 @@ impl Turn {
         let calls = try_join_all(calling).await?.concat();
         Ok(Self {
             calls: u32::try_from(calls.len())?.into(),
-            round: Round::of(calls),
+            round: Round::from_calls(calls),
             took: start.elapsed().as_secs_f64(),
             processor: side.processor_time()? - before,
         })

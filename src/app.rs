@@ -219,7 +219,7 @@ fn certificate(
 
 /// The signals of the loops to whoever looks after the certificates.
 #[derive(Default)]
-struct Told {
+struct LoopSignals {
     leads: watch::Sender<bool>,
     configurations: Arc<Notify>,
 }
@@ -310,8 +310,8 @@ impl Parts {
         paths: &Arc<CallPaths>,
         supervisor: &Supervisor,
         ending: &CancellationToken,
-    ) -> Told {
-        let told = Told::default();
+    ) -> LoopSignals {
+        let told = LoopSignals::default();
         let certificate = Arc::clone(certificate);
         let task = "watch of the certificate";
         match options.certificate() {
@@ -401,7 +401,7 @@ impl Parts {
         options: &cli::Run,
         identity: String,
         own_username: String,
-        told: Told,
+        told: LoopSignals,
     ) -> reconcile::Context {
         reconcile::Context {
             client: self.client.clone(),

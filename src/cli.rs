@@ -361,7 +361,7 @@ impl Run {
             }),
             // The command line has --own-certificates then.
             _ => CertificateSource::Own {
-                names: SecretNames::of(&self.lease_name),
+                names: SecretNames::for_gate(&self.lease_name),
                 wishes: Wishes {
                     names: self.certificate_names.clone(),
                     authority: self.authority_lifetime,

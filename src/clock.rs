@@ -67,7 +67,7 @@ pub struct ClockHand(Arc<Mutex<Reading>>);
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self::of(Source::System)
+        Self::from_source(Source::System)
     }
 
     /// A clock that shows `wall` until it is moved by the returned [`ClockHand`].
@@ -75,12 +75,12 @@ impl Clock {
         let monotonic = monotonic_now();
         let reading = Arc::new(Mutex::new(Reading { wall, monotonic }));
         (
-            Self::of(Source::Frozen(Arc::clone(&reading))),
+            Self::from_source(Source::Frozen(Arc::clone(&reading))),
             ClockHand(reading),
         )
     }
 
-    fn of(source: Source) -> Self {
+    fn from_source(source: Source) -> Self {
         Self {
             source,
             ahead: Arc::default(),

@@ -84,7 +84,7 @@ impl<'a> SetStrategy<'a> {
     /// The change that sets `OnDelete` and stores the owner's strategy in the annotation; `None` if
     /// nothing has to change. `before` is the annotation of the stored object where `self` is about
     /// to replace it: many operators drop annotations that they do not know.
-    pub fn keep(&self, before: Option<&str>) -> Option<Change> {
+    pub fn on_delete(&self, before: Option<&str>) -> Option<Change> {
         if let Some(wish) = self.wish(before) {
             return Some(Change {
                 memory: self.remember(&wish),
@@ -178,7 +178,7 @@ impl<'a> SetStrategy<'a> {
     /// The change that `order` asks for.
     pub fn obey(&self, order: LeaderCommand, before: Option<&str>) -> Option<Change> {
         match order {
-            LeaderCommand::Keep => self.keep(before),
+            LeaderCommand::Keep => self.on_delete(before),
             LeaderCommand::GiveBack => self.give_back(before),
             LeaderCommand::CloseBooks => self.close_books(before),
         }

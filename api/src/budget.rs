@@ -223,7 +223,7 @@ impl QuorumDisruptionBudgetSpec {
 
 impl QuorumDisruptionBudget {
     /// The budget of a cluster, with every default.
-    pub fn of(cluster: &ClusterRef) -> Self {
+    pub fn with_defaults(cluster: &ClusterRef) -> Self {
         let mut budget = Self::new(&cluster.name, QuorumDisruptionBudgetSpec::default());
         budget.metadata.namespace = Some(cluster.namespace.clone());
         budget

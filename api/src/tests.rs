@@ -21,7 +21,7 @@ fn a_spec_that_says_nothing_means_the_defaults() {
 
 #[test]
 fn a_budget_of_defaults_is_written_short() {
-    let budget = QuorumDisruptionBudget::of(&ClusterRef::new("ns", "etcd-main"));
+    let budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("ns", "etcd-main"));
     assert_eq!(
         serde_json::to_value(&budget).unwrap(),
         json!({

@@ -100,11 +100,11 @@ pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> 
         message: String::from_utf8_lossy(&body).into_owned(),
         ..Status::default()
     });
-    Ok(Answer::of(code, status))
+    Ok(Answer::new(code, status))
 }
 
 impl Answer {
-    fn of(code: StatusCode, status: Status) -> Self {
+    fn new(code: StatusCode, status: Status) -> Self {
         let message = status.message.trim_end().to_owned();
         let mut ours = OUR_WEBHOOKS.iter();
         if let Some(said) = ours.find_map(|ours| message.strip_prefix(ours)) {
@@ -202,32 +202,35 @@ mod tests {
                 details: Some(details.clone()),
                 ..said(&format!("{ours}pod db/etcd-0 cannot be deleted now: …"))
             };
-            assert_eq!(Answer::of(StatusCode::TOO_MANY_REQUESTS, refusal), expected);
+            assert_eq!(
+                Answer::new(StatusCode::TOO_MANY_REQUESTS, refusal),
+                expected
+            );
         }
 
         let rights = said(r#"pods "etcd-0" is forbidden: User "jane" cannot delete resource"#);
-        let answer = Answer::of(StatusCode::FORBIDDEN, rights);
+        let answer = Answer::new(StatusCode::FORBIDDEN, rights);
         assert!(matches!(answer, Answer::NoRight { .. }), "{answer:?}");
         let other = said(r#"admission webhook "x.example.org" denied the request: no"#);
-        let answer = Answer::of(StatusCode::FORBIDDEN, other);
+        let answer = Answer::new(StatusCode::FORBIDDEN, other);
         assert!(
             matches!(answer, Answer::DeniedByOthers { code: 403, .. }),
             "{answer:?}"
         );
         let budget = said("Cannot evict pod as it would violate the pod's disruption budget.");
-        let answer = Answer::of(StatusCode::TOO_MANY_REQUESTS, budget);
+        let answer = Answer::new(StatusCode::TOO_MANY_REQUESTS, budget);
         assert!(
             matches!(answer, Answer::DeniedByOthers { code: 429, .. }),
             "{answer:?}"
         );
         let failed =
             said(r#"Internal error occurred: failed calling webhook "pods.quorumgate.io""#);
-        let answer = Answer::of(StatusCode::INTERNAL_SERVER_ERROR, failed);
+        let answer = Answer::new(StatusCode::INTERNAL_SERVER_ERROR, failed);
         assert!(
             matches!(answer, Answer::GateUnreachable { .. }),
             "{answer:?}"
         );
-        let gone = Answer::of(StatusCode::NOT_FOUND, said(r#"pods "x" not found"#));
+        let gone = Answer::new(StatusCode::NOT_FOUND, said(r#"pods "x" not found"#));
         assert_eq!(gone, Answer::NoPod);
     }
 

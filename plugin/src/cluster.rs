@@ -190,7 +190,7 @@ pub(crate) struct Problem {
 
 impl Cluster {
     /// The cluster of a budget.
-    pub(crate) fn of(budget: &QuorumDisruptionBudget) -> Self {
+    pub(crate) fn from_budget(budget: &QuorumDisruptionBudget) -> Self {
         let nothing = QuorumDisruptionBudgetStatus::default();
         let status = budget.status.as_ref().unwrap_or(&nothing);
         let found = budget.cluster();
@@ -214,7 +214,7 @@ impl Cluster {
             disruptions_allowed: status.disruptions_allowed,
             leader: status.leader.clone(),
             members: members(status, leader),
-            rollout: Rollout::of(budget, status),
+            rollout: Rollout::from_status(budget, status),
             overridden: overridden(budget),
             problems: problems(&status.conditions),
         }
@@ -531,7 +531,7 @@ fn problems(conditions: &[Condition]) -> Vec<Problem> {
 }
 
 impl Rollout {
-    fn of(budget: &QuorumDisruptionBudget, status: &QuorumDisruptionBudgetStatus) -> Self {
+    fn from_status(budget: &QuorumDisruptionBudget, status: &QuorumDisruptionBudgetStatus) -> Self {
         let updated_by = status.update_strategy.as_ref().map(|by| by.updated_by);
         let all_updated = status.conditions.iter();
         let all_updated = all_updated
@@ -616,7 +616,7 @@ pub(crate) mod tests {
 
     /// A cluster of three, of which one is on its way and one does not serve.
     pub(crate) fn degraded() -> Cluster {
-        Cluster::of(&serde_json::from_value(degraded_budget()).unwrap())
+        Cluster::from_budget(&serde_json::from_value(degraded_budget()).unwrap())
     }
 
     /// The budget of that cluster.
@@ -713,7 +713,7 @@ pub(crate) mod tests {
                 }},
                 "spec": {"statefulSetName": "etcd", "paused": true},
             });
-            Cluster::of(&serde_json::from_value(budget).unwrap())
+            Cluster::from_budget(&serde_json::from_value(budget).unwrap())
         };
         let soon = Timestamp::now() + SignedDuration::from_hours(1);
         let told = of(&soon.to_string());
@@ -735,7 +735,7 @@ pub(crate) mod tests {
             "metadata": {"namespace": "db", "name": "etcd"},
             "spec": {"statefulSetName": "etcd"},
         });
-        let told = Cluster::of(&serde_json::from_value(new).unwrap());
+        let told = Cluster::from_budget(&serde_json::from_value(new).unwrap());
         assert_eq!(told.quorum, Quorum::Unknown);
         assert!(!told.is_well());
         let line = overview(&[told], Columns::default(), Paint::Never);

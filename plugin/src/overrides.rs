@@ -39,7 +39,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Override) -> Result<End>
             )
         }
         Target::Cluster(budget) => {
-            let cluster = Cluster::of(budget);
+            let cluster = Cluster::from_budget(budget);
             format!(
                 "{}\nUntil {until} every delete and eviction of every pod of {} is allowed, also of all at once. Without a majority the cluster can be neither read nor written.",
                 cluster.details(Paint::Never),

@@ -83,7 +83,7 @@ struct Seen {
 }
 
 async fn look(of: &Kubernetes, name: &str) -> Result<Seen> {
-    let cluster = Cluster::of(&budget(of, name).await?);
+    let cluster = Cluster::from_budget(&budget(of, name).await?);
     let sets = Api::<StatefulSet>::namespaced(of.client.clone(), &of.namespace);
     let set = match sets.get_opt(name).await {
         Ok(set) => set,
@@ -231,7 +231,7 @@ async fn pause_all(
 }
 
 async fn proceed(of: &Kubernetes, name: &str, yes: &cli::Yes) -> Result<End> {
-    let cluster = Cluster::of(&budget(of, name).await?);
+    let cluster = Cluster::from_budget(&budget(of, name).await?);
     let sets = Api::<StatefulSet>::namespaced(of.client.clone(), &of.namespace);
     let set = sets.get(name).await;
     let set = set.map_err(|error| failed("StatefulSets", error))?;

@@ -97,7 +97,7 @@ pub(crate) async fn chosen(of: &Kubernetes) -> Result<Vec<Cluster>> {
 async fn read(api: &Api<QuorumDisruptionBudget>, which: &ListParams) -> Result<Vec<Cluster>> {
     let all = api.list(which).await;
     let all = all.map_err(|error| failed(BUDGETS, error))?;
-    Ok(all.iter().map(Cluster::of).collect())
+    Ok(all.iter().map(Cluster::from_budget).collect())
 }
 
 async fn clusters(

@@ -33,7 +33,7 @@ pub(super) struct ReviewContext {
 
 impl ReviewContext {
     /// The request of a review that is about this object.
-    pub(super) fn of<Object>(
+    pub(super) fn new<Object>(
         request: &mut Request<Object>,
         subject: Subject,
         context: Context<'_>,

@@ -29,7 +29,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
         Operation::Update => update(&mut request, &claim)?,
         Operation::Create | Operation::Delete | Operation::Connect => deletion(&request, &claim),
     };
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let what = match change {
         Err(waiver) => ReviewAction::Nothing(waiver),
         Ok(change) => ReviewAction::Claim(ClaimQuestion {

@@ -23,7 +23,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// The deadlines of a request with this query string. The API server waits since `start`.
-    pub(super) fn of(start: Instant, query: Option<&str>) -> Result<Self, Problem> {
+    pub(super) fn parse(start: Instant, query: Option<&str>) -> Result<Self, Problem> {
         let given = query
             .unwrap_or_default()
             .split('&')
@@ -103,7 +103,7 @@ mod tests {
     fn a_judge_has_90_percent_of_the_time_the_api_server_waits() {
         let start = Instant::now();
         let after = |query| {
-            let deadline = Deadline::of(start, query).unwrap();
+            let deadline = Deadline::parse(start, query).unwrap();
             (deadline.judge - start, deadline.answer - start)
         };
         let seconds = Duration::from_secs_f64;
@@ -112,6 +112,6 @@ mod tests {
         assert_eq!(after(Some("timeout=5s")), (seconds(4.5), seconds(4.75)));
         assert_eq!(after(Some("a=b&timeout=2s")), (seconds(1.8), seconds(1.9)));
         assert_eq!(after(Some("timeout=9000h")), (seconds(4.5), seconds(4.75)));
-        assert!(Deadline::of(start, Some("timeout=soon")).is_err());
+        assert!(Deadline::parse(start, Some("timeout=soon")).is_err());
     }
 }

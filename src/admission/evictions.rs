@@ -73,7 +73,7 @@ impl Evicted {
         let subject = Subject::pod(&self.namespace, &self.pod, self.precondition());
         ReviewContext {
             dry_run: dry_run(&self.request, &self.eviction),
-            ..ReviewContext::of(&mut self.request, subject, context)
+            ..ReviewContext::new(&mut self.request, subject, context)
         }
     }
 

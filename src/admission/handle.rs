@@ -156,7 +156,7 @@ impl Webhooks {
             Err(malformed) => {
                 metrics.rejected(hook.slug(), malformed.problem.slug());
                 trace::break_off(span, malformed.problem.slug());
-                UNAUTHENTICATED.tell(|| {
+                UNAUTHENTICATED.log(|| {
                     tracing::warn!(
                         hook = hook.slug(),
                         reason = malformed.problem.slug(),
@@ -181,7 +181,7 @@ impl Webhooks {
         let handshake = request.extensions().get::<Handshake>();
         let arrived_at = handshake.map_or(start, |handshake| handshake.asked(start));
         let peer = request.extensions().get::<Peer>().copied();
-        let deadline = Deadline::of(arrived_at, request.uri().query())?;
+        let deadline = Deadline::parse(arrived_at, request.uri().query())?;
         // The body's room is taken until the request is answered.
         let mut arrived = self.take_in(request, deadline).await?;
         let body = self.turn(&mut arrived, deadline).await?;
@@ -239,7 +239,7 @@ impl Webhooks {
         };
         let reason = malformed.problem.slug();
         self.admission.metrics.rejected(UNKNOWN, reason);
-        UNAUTHENTICATED.tell(|| {
+        UNAUTHENTICATED.log(|| {
             tracing::warn!(hook = UNKNOWN, reason, review = malformed.uid, "rejected");
         });
         malformed.into_response()
@@ -248,7 +248,7 @@ impl Webhooks {
     async fn uid_of_unknown(&self, request: Request<Body>) -> Result<String, Problem> {
         let place = self.requests.try_acquire();
         let _place = place.map_err(|_| Problem::Overloaded)?;
-        let deadline = Deadline::of(monotonic_now(), request.uri().query())?;
+        let deadline = Deadline::parse(monotonic_now(), request.uri().query())?;
         let mut arrived = self.take_in(request, deadline).await?;
         let body = self.turn(&mut arrived, deadline).await?;
         body.read(uid_of).ok_or(Problem::NoSuchPath)

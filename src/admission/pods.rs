@@ -79,7 +79,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
     };
     let terminates = pod.metadata.deletion_timestamp.is_some();
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let what = if terminates && may_finish(grace, about.asker.actor) {
         ReviewAction::Nothing(Waiver::Terminating)
     } else {

@@ -52,7 +52,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
         && request.options.precondition() == uid;
     let subject = Subject::stateful_set(&namespace, &name, uid);
     let uid = uid.map(Into::into);
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let what = match change {
         Err(waiver) => ReviewAction::Nothing(waiver),
         Ok(change) => ReviewAction::Set(SetQuestion {

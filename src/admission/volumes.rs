@@ -59,7 +59,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
         uid: None,
     });
     let subject = Subject::claim(&claim.namespace, &claim.name, claim.uid.as_deref());
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let what = match waiver {
         Some(waiver) => ReviewAction::Nothing(waiver),
         None => ReviewAction::Claim(ClaimQuestion {

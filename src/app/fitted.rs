@@ -127,7 +127,7 @@ where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError> + Send,
 {
-    type Response = Response<Either<B, Page>>;
+    type Response = Response<Either<B, ListPage>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -212,7 +212,7 @@ async fn take_in<B>(
     mut body: B,
     longest: usize,
     turns: &Arc<Semaphore>,
-) -> Result<Option<Page>, BoxError>
+) -> Result<Option<ListPage>, BoxError>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -237,7 +237,7 @@ where
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Some(Page {
+    Ok(Some(ListPage {
         bytes: Full::new(bytes.into()),
         _turn: turn,
     }))
@@ -245,12 +245,12 @@ where
 
 /// A page that arrived, and its turn.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct ListPage {
     bytes: Full<Bytes>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-impl Page {
+impl ListPage {
     fn length(&self) -> usize {
         let length = self.bytes.size_hint().exact();
         length.map_or(0, |exact| usize::try_from(exact).unwrap_or(usize::MAX))
@@ -266,7 +266,7 @@ impl Page {
     }
 }
 
-impl HttpBody for Page {
+impl HttpBody for ListPage {
     type Data = Bytes;
     type Error = BoxError;
 

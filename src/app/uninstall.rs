@@ -265,7 +265,7 @@ impl Removal {
     async fn certificates(&self) -> Result<Vec<String>, Error> {
         let namespace = &self.options.lease_namespace;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let SecretNames { authority, serving } = SecretNames::of(&self.options.lease_name);
+        let SecretNames { authority, serving } = SecretNames::for_gate(&self.options.lease_name);
         let mut left = delete(&secrets, &serving).await?;
         left.extend(delete(&secrets, &authority).await?);
         Ok(left)

@@ -170,7 +170,7 @@ impl Serving {
     pub(super) fn read(data: &Data) -> Result<Self, String> {
         let own = first_certificate(data)?;
         let validity =
-            Validity::of(&own).map_err(|why| format!("its {CERTIFICATE} is no good: {why}"))?;
+            Validity::parse(&own).map_err(|why| format!("its {CERTIFICATE} is no good: {why}"))?;
         let chain = crypto::certificates(field(data, CERTIFICATE)).unwrap_or_default();
         let key = crypto::private_key(field(data, KEY))
             .map_err(|why| format!("its {KEY} is not the PEM of a private key: {why}"))?;

@@ -19,7 +19,7 @@ pub(super) struct Root {
 impl Root {
     /// Reads a certificate. The error says why it is not an authority's.
     pub(super) fn new(certificate: CertificateDer<'static>) -> Result<Self, String> {
-        let validity = Validity::of(&certificate)?;
+        let validity = Validity::parse(&certificate)?;
         let (_, parsed) =
             x509_parser::parse_x509_certificate(&certificate).map_err(|error| error.to_string())?;
         if !parsed.is_ca() {

@@ -13,7 +13,7 @@ pub struct SecretNames {
 
 impl SecretNames {
     /// The names for a gate of this name.
-    pub fn of(gate: &str) -> Self {
+    pub fn for_gate(gate: &str) -> Self {
         Self {
             authority: format!("{gate}-authority"),
             serving: format!("{gate}-serving"),

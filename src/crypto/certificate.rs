@@ -33,7 +33,7 @@ pub(crate) struct Certificate {
 
 impl Certificate {
     /// Reads a certificate. The error says why it cannot be read.
-    pub(crate) fn of(der: &CertificateDer<'_>) -> Result<Self, String> {
+    pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, String> {
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
         let (subject, issuer) = (parsed.subject(), parsed.issuer());
         let is_self_issued = subject.as_raw() == issuer.as_raw();
@@ -45,7 +45,7 @@ impl Certificate {
             is_self_issued,
             is_for_clients: usage.is_none_or(|usage| usage.value.client_auth || usage.value.any),
             names: names(&parsed),
-            validity: Validity::of(der)?,
+            validity: Validity::parse(der)?,
             subject_der: subject.as_raw().to_vec(),
             issuer_der: issuer.as_raw().to_vec(),
             key_der: parsed.public_key().raw.to_vec(),

@@ -11,7 +11,7 @@ pub(crate) struct Validity {
 
 impl Validity {
     /// The validity of a certificate. The error says why it cannot be read.
-    pub(crate) fn of(certificate: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(certificate: &[u8]) -> Result<Self, String> {
         let (_, parsed) =
             x509_parser::parse_x509_certificate(certificate).map_err(|error| error.to_string())?;
         let instant = |at: x509_parser::time::ASN1Time| {

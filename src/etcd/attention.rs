@@ -60,7 +60,7 @@ impl AnswerSummary {
 
 impl WatchedMember {
     /// The member with this answer; `None` if it serves, since nothing waits for it then.
-    pub fn of(endpoint: &Endpoint, probe: &Probe) -> Option<Self> {
+    pub fn from_probe(endpoint: &Endpoint, probe: &Probe) -> Option<Self> {
         let answer = AnswerSummary::from_probe(probe);
         let endpoint = endpoint.clone();
         (!answer.serves()).then_some(Self { endpoint, answer })

@@ -114,7 +114,7 @@ impl From<Obstacle> for Failure {
 /// The evidence in a failed connection attempt, or in a failed read or write on a connection.
 pub(super) fn from_io(error: &io::Error) -> Failure {
     if let Some(tls) = tls_error(error) {
-        return Obstacle::of(tls).into();
+        return Obstacle::from_tls(tls).into();
     }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Unanswered::Refused,

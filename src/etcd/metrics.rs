@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::endpoint::Endpoint;
 use super::lines::{Lines, value};
-use super::page::Page;
+use super::page::HttpPage;
 use super::probe::Prober;
 use crate::quorum::Work;
 use crate::quorum::evidence::Unanswered;
@@ -55,7 +55,7 @@ impl Prober {
             found.take(line);
             started = value(line, STARTED).or(started);
         });
-        let got = self.get(endpoint, Page::Metrics, limit, |part| lines.take(part));
+        let got = self.get(endpoint, HttpPage::Metrics, limit, |part| lines.take(part));
         let dated = got.await?;
         lines.end();
         found.age = dated.zip(started).and_then(|(now, start)| age(now, start));

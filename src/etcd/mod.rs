@@ -34,7 +34,7 @@ pub use failure::Failure;
 pub use lines::{Lines, value as metric};
 pub use metrics::MemberMetrics;
 pub use obstacle::Obstacle;
-pub use page::Page;
+pub use page::HttpPage;
 pub use probe::Prober;
 pub use time_limit::TimeLimit;
 pub use tls::{TlsIdentity, User};

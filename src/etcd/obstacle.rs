@@ -59,7 +59,7 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// The obstacle behind an error of the TLS library.
-    pub(super) fn of(error: &rustls::Error) -> Self {
+    pub(super) fn from_tls(error: &rustls::Error) -> Self {
         use AlertDescription as Alert;
         match error {
             rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {

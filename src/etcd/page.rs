@@ -30,7 +30,7 @@ const LONGEST: usize = 1 << 20;
 /// The pages that the gate reads. There is no other way to send a request of HTTP to a pod, so that
 /// nothing else can be asked of a container beside etcd, where any request for another path acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Page {
+pub enum HttpPage {
     /// The metrics.
     Metrics,
     /// The latest full snapshot and the delta snapshots after it, which the leading
@@ -38,7 +38,7 @@ pub enum Page {
     LatestSnapshots,
 }
 
-impl Page {
+impl HttpPage {
     /// The path of the page.
     pub fn path(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Prober {
     pub async fn get(
         &self,
         endpoint: &Endpoint,
-        page: Page,
+        page: HttpPage,
         limit: Duration,
         take: impl FnMut(&[u8]) + Send,
     ) -> Result<Option<Timestamp>, Unanswered> {

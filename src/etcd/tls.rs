@@ -222,7 +222,7 @@ fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 /// The subject of the chain's first certificate, and the time in which all are valid. The key of a
 /// certificate that may sign others is not for a client, so it is not even read.
 fn identity(chain: &[CertificateDer<'_>]) -> Result<(String, Validity), TlsError> {
-    let read = chain.iter().map(Certificate::of);
+    let read = chain.iter().map(Certificate::parse);
     let read: Vec<Certificate> = read
         .collect::<Result<_, _>>()
         .map_err(TlsError::ClientCertificate)?;

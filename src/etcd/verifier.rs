@@ -43,7 +43,7 @@ impl Trust {
         let mut trust = Self::default();
         for bundle in bundles {
             for der in crypto::certificates(bundle).map_err(TlsError::AuthorityPem)? {
-                let read = Certificate::of(&der).map_err(TlsError::Authority)?;
+                let read = Certificate::parse(&der).map_err(TlsError::Authority)?;
                 // One that may not sign is trusted for itself, and vouches for no other.
                 if read.may_sign {
                     let root = trust.roots.add(der.clone());
@@ -96,7 +96,7 @@ impl Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<(), Obstacle> {
-        let read = Certificate::of(leaf).map_err(Obstacle::Other)?;
+        let read = Certificate::parse(leaf).map_err(Obstacle::Other)?;
         if let Some(expired) = expired(&read, now) {
             return Err(expired);
         }
@@ -115,7 +115,7 @@ impl Verifier {
                 // The library does not say which certificate of the chain has expired.
                 let mut chain = intermediates
                     .iter()
-                    .filter_map(|der| Certificate::of(der).ok());
+                    .filter_map(|der| Certificate::parse(der).ok());
                 let expired = chain.find_map(|read| expired(&read, now));
                 expired.unwrap_or_else(|| Obstacle::Other(other.to_string()))
             }

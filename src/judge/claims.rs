@@ -1,13 +1,13 @@
 //! The evaluation of a change of a claim: its delete, or the end of its protection.
 
 use super::decision::{Ground, Refused, unavailable};
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
+use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::question::{ClaimChange, ClaimQuestion};
 use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{
-    ClaimIdentity, ClusterView, Intents, Look, ObserveError, Sooner, kept_ordinals,
+    ClaimIdentity, ClusterObservation, ClusterView, EarlyOr, Intents, ObserveError, kept_ordinals,
 };
 use crate::quorum::Intent;
 use crate::quorum::stateful_set::TeardownPolicy;
@@ -113,7 +113,7 @@ impl ClaimCase<'_> {
     fn is_given_up(&self, page: &Page, set: &StatefulSet) -> bool {
         let kept = kept_ordinals(set);
         let has_left = |member: &PodName| {
-            let ordinal = Ordinal::of(member);
+            let ordinal = Ordinal::from_pod(member);
             ordinal.is_none_or(|ordinal| !kept.contains(&ordinal.0))
         };
         let now = self.evaluation.deps.clock.now();
@@ -165,17 +165,17 @@ impl ClaimCase<'_> {
         &self,
         page: Page,
         error: ObserveError,
-    ) -> Result<(Facts, Verdict), Stop> {
+    ) -> Result<(EvaluationInput, Verdict), Stop> {
         let because = unavailable(causes(&error));
         // The first error says more than a second one would.
         let Ok(verdict) = self.alone(&page.cluster, Some(&page), because).await else {
             return Err(error.into());
         };
-        Ok((Facts::of_ledger(page), verdict))
+        Ok((EvaluationInput::from_ledger(page), verdict))
     }
 
     /// Looks at the cluster, and decides on all facts.
-    async fn judge(&self, page: Page) -> Result<(Facts, Verdict), (Page, ObserveError)> {
+    async fn judge(&self, page: Page) -> Result<(EvaluationInput, Verdict), (Page, ObserveError)> {
         let (evaluation, deletion) = (self.evaluation, self.deletion());
         let around = |view: &ClusterView| view.circumstances_of_claim(&page, &self.member);
         let early = |view: &ClusterView| decide_claim_early(&around(view), &deletion);
@@ -184,9 +184,9 @@ impl ClaimCase<'_> {
         let looked = observer.look_unless(&page, asked, evaluation.latest(), early);
         let (view, snapshot, verdict) = match Box::pin(looked).await {
             Err(error) => return Err((page, error)),
-            Ok(Sooner::Early(view, verdict)) => (view, None, verdict),
-            Ok(Sooner::Full(look)) => {
-                let Look {
+            Ok(EarlyOr::Early(view, verdict)) => (view, None, verdict),
+            Ok(EarlyOr::Full(look)) => {
+                let ClusterObservation {
                     view, mut snapshot, ..
                 } = *look;
                 snapshot.circumstances = around(&view);
@@ -205,31 +205,31 @@ impl ClaimCase<'_> {
                 (Box::new(view), Some(snapshot), verdict)
             }
         };
-        let facts = Facts {
+        let input = EvaluationInput {
             page,
             view: Some(view),
             snapshot,
         };
-        evaluation.tell(&facts, &self.member, &verdict);
-        Ok((facts, verdict))
+        evaluation.log(&input, &self.member, &verdict);
+        Ok((input, verdict))
     }
 }
 
 impl Case for ClaimCase<'_> {
-    type Found = Facts;
+    type Found = EvaluationInput;
 
     async fn consider(
         &mut self,
         _cluster: &ClusterRef,
         ledger: LedgerRead,
-    ) -> Result<(Facts, Verdict), Stop> {
+    ) -> Result<(EvaluationInput, Verdict), Stop> {
         let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
-        let (facts, verdict) = match self.judge(page).await {
+        let (input, verdict) = match self.judge(page).await {
             Ok(judged) => judged,
             Err((page, error)) => Box::pin(self.consider_alone(page, error)).await?,
         };
         // The grant is that of the member that was judged.
-        if let Some(snapshot) = &facts.snapshot {
+        if let Some(snapshot) = &input.snapshot {
             let mut members = self.members.iter();
             if let Some(member) = members.find(|member| !snapshot.is_no_member(member)) {
                 self.member = member.clone();
@@ -240,13 +240,13 @@ impl Case for ClaimCase<'_> {
         let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));
         self.evaluation
             .regardless(is_overridden.then_some(Ground::Unrecorded));
-        Ok((facts, verdict))
+        Ok((input, verdict))
     }
 
-    async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
+    async fn record(&self, input: &EvaluationInput, basis: Basis) -> Result<Ground, Stop> {
         let (member, replaced) = (&self.member, [Permitted::Replace]);
         let begins = StatusUpdate::default();
-        let proof = self.evaluation.grant(facts, member, replaced, begins);
+        let proof = self.evaluation.grant(input, member, replaced, begins);
         Ok(Ground::Recorded(basis, proof.await?))
     }
 }

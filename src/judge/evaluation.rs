@@ -15,7 +15,7 @@ use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{ClusterView, Look, ObserveError};
+use crate::observe::{ClusterObservation, ClusterView, ObserveError};
 use crate::quorum::{
     Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
     Snapshot, Verdict,
@@ -53,7 +53,7 @@ struct Notes {
 pub(super) type LedgerRead = Result<Option<Page>, LedgerError>;
 
 /// The facts that a decision about one member was made on.
-pub(super) struct Facts {
+pub(super) struct EvaluationInput {
     pub(super) page: Page,
     /// `None` if the pod, its namespace and its StatefulSet alone were read.
     pub(super) view: Option<Box<ClusterView>>,
@@ -61,9 +61,9 @@ pub(super) struct Facts {
     pub(super) snapshot: Option<Snapshot>,
 }
 
-impl Facts {
+impl EvaluationInput {
     /// The facts of a whole look at the cluster.
-    pub(super) fn of_look(page: Page, look: Look) -> Self {
+    pub(super) fn from_look(page: Page, look: ClusterObservation) -> Self {
         Self {
             page,
             view: Some(Box::new(look.view)),
@@ -72,7 +72,7 @@ impl Facts {
     }
 
     /// The facts where nothing but the ledger, the pod, its namespace and its StatefulSet was read.
-    pub(super) fn of_ledger(page: Page) -> Self {
+    pub(super) fn from_ledger(page: Page) -> Self {
         Self {
             page,
             view: None,
@@ -317,16 +317,16 @@ impl<'a> Evaluation<'a> {
     /// this write, and is completed by what was found out about the cluster.
     pub(super) async fn grant(
         &self,
-        facts: &Facts,
+        input: &EvaluationInput,
         member: &PodName,
         permitted: impl IntoIterator<Item = Permitted>,
         begins: StatusUpdate,
     ) -> Result<Recorded, LedgerError> {
-        let Facts {
+        let EvaluationInput {
             page,
             view,
             snapshot,
-        } = facts;
+        } = input;
         let at = self.deps.clock.now().to_string();
         let asker = &self.asker.name;
         let issue = |grants: Grants, what| grants.issue(member, what, asker.clone(), at.clone());
@@ -346,11 +346,11 @@ impl<'a> Evaluation<'a> {
 
     /// Tells the asker what was found besides the verdict about the member in `pod`: the headroom,
     /// an override that lets it go, one that does not count, and weak evidence.
-    pub(super) fn tell(&self, facts: &Facts, pod: &PodName, verdict: &Verdict) {
-        let (page, snapshot) = (&facts.page, facts.snapshot.as_ref());
+    pub(super) fn log(&self, input: &EvaluationInput, pod: &PodName, verdict: &Verdict) {
+        let (page, snapshot) = (&input.page, input.snapshot.as_ref());
         let headroom = |s: &Snapshot| s.tolerance(&page.grants).headroom();
         self.headroom(snapshot.map(headroom));
-        let Some(view) = &facts.view else {
+        let Some(view) = &input.view else {
             return;
         };
         match verdict {

@@ -6,7 +6,7 @@
 //! the two.
 
 use super::decision::{Ground, Refused};
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
+use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::question::{Maintenance, MaintenanceQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::quorum::{
@@ -93,30 +93,30 @@ impl Maintenance {
 }
 
 impl Case for MaintenanceCase<'_> {
-    type Found = Facts;
+    type Found = EvaluationInput;
 
     async fn consider(
         &mut self,
         _cluster: &ClusterRef,
         ledger: LedgerRead,
-    ) -> Result<(Facts, Verdict), Stop> {
+    ) -> Result<(EvaluationInput, Verdict), Stop> {
         let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
         let observer = &self.evaluation.deps.observer;
         let look = Box::pin(observer.look(&page, self.evaluation.latest())).await?;
         let MaintenanceQuestion { what, seen, .. } = self.question;
-        if SeenVersions::of(&page, &look.view) != *seen || what.is_outdated(&look.snapshot) {
+        if SeenVersions::new(&page, &look.view) != *seen || what.is_outdated(&look.snapshot) {
             return Err(Refused::Outdated.into());
         }
         let verdict = what.verdict(&look.snapshot, &page.grants);
-        Ok((Facts::of_look(page, look), verdict))
+        Ok((EvaluationInput::from_look(page, look), verdict))
     }
 
-    async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
+    async fn record(&self, input: &EvaluationInput, basis: Basis) -> Result<Ground, Stop> {
         let what = &self.question.what;
         let (permitted, begins) = what.record();
         let proof = self
             .evaluation
-            .grant(facts, what.member(), [permitted], begins);
+            .grant(input, what.member(), [permitted], begins);
         Ok(Ground::Recorded(basis, proof.await?))
     }
 }

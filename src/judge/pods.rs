@@ -4,14 +4,14 @@ use tracing::Instrument as _;
 
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
+use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{
-    ClusterView, Identity, Ledgerless, Look, ObserveError, PodData, PodLook, data_in_pods,
-    leaves_by,
+    ClusterObservation, ClusterView, Identity, Ledgerless, ObserveError, PodData, PodObservation,
+    data_in_pods, leaves_by,
 };
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -37,7 +37,7 @@ type Judged = Option<(Box<ClusterView>, Option<Snapshot>, Disruption, Verdict)>;
 
 /// The facts that a decision about a pod was made on.
 pub(super) struct Found {
-    facts: Facts,
+    input: EvaluationInput,
     disruption: Disruption,
     succession: Succession,
 }
@@ -107,7 +107,7 @@ impl<'a> PodCase<'a> {
             circumstances,
             goes_at_once,
         } = found;
-        let grace = self.question.grace.of(kind, *goes_at_once);
+        let grace = self.question.grace.for_request(kind, *goes_at_once);
         let disruption = self.question.disruption(kind, &pod.uid, grace);
         let verdict = decide_without_ledger(circumstances, pod, &disruption, because);
         (disruption, verdict)
@@ -130,7 +130,7 @@ impl<'a> PodCase<'a> {
         let because = unavailable(causes(&error));
         let (disruption, verdict) = self.alone(&found, self.kind(&page), because);
         let found = Found {
-            facts: Facts::of_ledger(page),
+            input: EvaluationInput::from_ledger(page),
             disruption,
             succession: Succession::Unneeded,
         };
@@ -148,7 +148,7 @@ impl<'a> PodCase<'a> {
             ..
         } = self.question;
         let is_step = |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
-        let grant = page.grants.of(pod);
+        let grant = page.grants.get(pod);
         let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_step(&c.what)));
         let ours = asker.actor == Actor::Gate && *dry_run == DryRun::No;
         match kind {
@@ -175,10 +175,12 @@ impl<'a> PodCase<'a> {
         let latest = self.evaluation.latest();
         let look = self.deps.observer.look_for(page, asked, latest, early);
         Ok(match Box::pin(look).await? {
-            PodLook::NoPod => None,
-            PodLook::Early(view, (disruption, verdict)) => Some((view, None, disruption, verdict)),
-            PodLook::Full(look, uid) => {
-                let Look { view, snapshot, .. } = *look;
+            PodObservation::NoPod => None,
+            PodObservation::Early(view, (disruption, verdict)) => {
+                Some((view, None, disruption, verdict))
+            }
+            PodObservation::Full(look, uid) => {
+                let ClusterObservation { view, snapshot, .. } = *look;
                 let disruption = disruption(&view, &uid);
                 let verdict = with_data(&view, page, &snapshot, &disruption);
                 Some((Box::new(view), Some(snapshot), disruption, verdict))
@@ -191,24 +193,24 @@ impl<'a> PodCase<'a> {
         let (view, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
         let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != SeenVersions::of(&page, &view));
+            .is_some_and(|seen| seen != SeenVersions::new(&page, &view));
         let leaves = view.pod(&self.question.pod).and_then(leaves_by);
         if let Some(container) = leaves {
             self.evaluation.warn(format!(
                 "a preStop hook of its container {container} removes its member from etcd"
             ));
         }
-        let facts = Facts {
+        let input = EvaluationInput {
             page,
             view: Some(view),
             snapshot,
         };
-        self.evaluation.tell(&facts, &self.question.pod, &verdict);
+        self.evaluation.log(&input, &self.question.pod, &verdict);
         if is_outdated {
             return Err(Refused::Outdated.into());
         }
         let found = Found {
-            facts,
+            input,
             disruption,
             succession: Succession::Unneeded,
         };
@@ -217,7 +219,7 @@ impl<'a> PodCase<'a> {
 
     async fn write(&self, found: &Found, basis: Basis) -> Result<Recorded, LedgerError> {
         let Found {
-            facts,
+            input,
             disruption,
             succession,
         } = found;
@@ -229,10 +231,10 @@ impl<'a> PodCase<'a> {
             rollout: disruption.kind.is_rollout_step(),
         };
         let pod = &self.question.pod;
-        let data = facts
+        let data = input
             .view
             .as_ref()
-            .map(|view| view.data_of(&facts.page, pod));
+            .map(|view| view.data_of(&input.page, pod));
         let data_goes = data == Some(PodData::Goes) && takes_data(basis);
         let replaced = data_goes.then_some(Permitted::Replace);
         if data_goes {
@@ -250,7 +252,7 @@ impl<'a> PodCase<'a> {
             ..StatusUpdate::default()
         };
         let permitted = std::iter::once(deleted).chain(replaced);
-        let grant = self.evaluation.grant(facts, pod, permitted, begins);
+        let grant = self.evaluation.grant(input, pod, permitted, begins);
         grant.await
     }
 
@@ -258,7 +260,7 @@ impl<'a> PodCase<'a> {
     /// gathered again.
     async fn moves_leadership(&self, found: &Found) -> bool {
         let evaluation = self.evaluation;
-        let (to, view) = match (found.succession, &found.facts.view) {
+        let (to, view) = match (found.succession, &found.input.view) {
             (Succession::Move(begun), Some(view)) => (begun.to, view),
             (Succession::GoesAsLeader, _) => {
                 evaluation.warn(
@@ -318,11 +320,11 @@ impl Case for PodCase<'_> {
     }
 
     fn prepare(&mut self, found: &mut Found, basis: Basis) -> Result<(), Stop> {
-        let facts = &found.facts;
-        let Some(snapshot) = facts.snapshot.as_ref().filter(|_| !self.moved_leadership) else {
+        let input = &found.input;
+        let Some(snapshot) = input.snapshot.as_ref().filter(|_| !self.moved_leadership) else {
             return Ok(());
         };
-        let (page, disruption) = (&facts.page, &found.disruption);
+        let (page, disruption) = (&input.page, &found.disruption);
         let open = self.deps.open_move(page, snapshot);
         found.succession = succession(snapshot, &page.grants, disruption, basis, open.as_ref());
         match found.succession {

@@ -165,7 +165,7 @@ pub struct SeenVersions {
 
 impl SeenVersions {
     /// The facts as they are in this reading.
-    pub fn of(page: &Page, view: &ClusterView) -> Self {
+    pub fn new(page: &Page, view: &ClusterView) -> Self {
         let set = view.stateful_set();
         Self {
             last_seq: page.grants.last_seq(),

@@ -18,7 +18,9 @@ use crate::observe::{
 };
 use crate::quorum::DataTaken;
 use crate::quorum::Serving;
-use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, TeardownPolicy, decide};
+use crate::quorum::stateful_set::{
+    Change, Listed, Owner, StatefulSetInput, TeardownPolicy, decide,
+};
 use crate::quorum::{
     Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
 };
@@ -70,19 +72,19 @@ impl SetCase<'_> {
         self.evaluation.regardless(ground);
     }
 
-    fn facts(
+    fn input(
         &self,
         scope: Scope,
         page: Option<&Page>,
         around: &SetSurroundings,
         set: &StatefulSet,
-    ) -> Facts {
+    ) -> StatefulSetInput {
         let now = self.evaluation.deps.clock.now();
         let stored = Intents::of_stored(&set.metadata);
         let intents = self.question.intents.as_ref().unwrap_or(&stored);
         let on_budget = page.and_then(|page| page.budget().metadata.annotations.as_ref());
         let is_valid = |annotations| matches!(standing(annotations, now), OverrideState::Valid(_));
-        Facts {
+        StatefulSetInput {
             set: self.question.set.clone(),
             // Without the definition there is no record, and there will be none.
             collected: self.question.collected
@@ -107,12 +109,17 @@ impl SetCase<'_> {
     }
 
     /// Asks the members: those that serve, and those of the leaving ordinals that etcd still lists.
-    async fn ask(&self, page: &Page, set: &StatefulSet, facts: &mut Facts) -> Result<(), Stop> {
+    async fn ask(
+        &self,
+        page: &Page,
+        set: &StatefulSet,
+        input: &mut StatefulSetInput,
+    ) -> Result<(), Stop> {
         let snapshot = self.looking.look(page, self.evaluation.latest()).await?;
-        facts.serving = Some(Serving::of(&snapshot));
+        input.serving = Some(Serving::from_snapshot(&snapshot));
         if let Change::Resize { from, to } = self.question.change {
             let leaving = from.leaving(to, first_ordinal(set).0);
-            facts.listed = Listed::among(&leaving, &snapshot);
+            input.listed = Listed::among(&leaving, &snapshot);
         }
         Ok(())
     }
@@ -201,8 +208,8 @@ impl Case for SetCase<'_> {
             // about a newer one.
             return Err(Stop::Known(Ok(Ground::Waived(Waiver::Terminating))));
         };
-        let mut facts = self.facts(scope, page.as_ref().ok(), &around, &set);
-        let mut verdict = decide(change, &facts);
+        let mut input = self.input(scope, page.as_ref().ok(), &around, &set);
+        let mut verdict = decide(change, &input);
         // A teardown or an override needs no budget. For every other change the error is the reason
         // to wait.
         let page = match (page, &verdict) {
@@ -212,8 +219,8 @@ impl Case for SetCase<'_> {
             (page, _) => page,
         };
         if let (Verdict::Wait(Reason::MembersUnknown { .. }), Ok(page)) = (&verdict, &page) {
-            self.ask(page, &set, &mut facts).await?;
-            verdict = decide(change, &facts);
+            self.ask(page, &set, &mut input).await?;
+            verdict = decide(change, &input);
         }
         let passes = Permission::Grant(Basis::Override);
         let torn_down = Permission::Grant(Basis::OwnerGone);

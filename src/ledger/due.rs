@@ -72,7 +72,7 @@ pub(super) fn ended(
     seen: &Seen,
     settle_time: Duration,
 ) -> Option<Due> {
-    let mut causes = page.grants.of(member)?.causes.iter();
+    let mut causes = page.grants.get(member)?.causes.iter();
     causes.find_map(|cause| due_by(page, member, cause, state, seen, settle_time))
 }
 
@@ -80,7 +80,9 @@ pub(super) fn ended(
 /// does not say how far a defragmentation or a replacement is: see [`ended`].
 fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<CauseState> {
     match &cause.what {
-        Permitted::Delete { uid, .. } => Some(CauseState::Incarnation(Incarnation::of(uid, look?))),
+        Permitted::Delete { uid, .. } => {
+            Some(CauseState::Incarnation(Incarnation::read(uid, look?)))
+        }
         Permitted::Defragment { .. } | Permitted::Replace => None,
     }
 }

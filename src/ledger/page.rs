@@ -25,7 +25,7 @@ impl fmt::Display for BudgetUid {
 }
 
 impl BudgetUid {
-    pub(super) fn of(budget: &QuorumDisruptionBudget) -> Self {
+    pub(super) fn from_budget(budget: &QuorumDisruptionBudget) -> Self {
         Self(budget.metadata.uid.clone().unwrap_or_default())
     }
 
@@ -56,7 +56,7 @@ impl Page {
     ///
     /// # Errors
     /// [`LedgerError::Unreadable`] for a budget that this version does not understand.
-    pub fn of(budget: QuorumDisruptionBudget) -> Result<Self, LedgerError> {
+    pub fn read(budget: QuorumDisruptionBudget) -> Result<Self, LedgerError> {
         let cluster = budget.cluster();
         let unreadable = |problem: String| LedgerError::Unreadable {
             cluster: cluster.clone(),
@@ -68,7 +68,7 @@ impl Page {
             .clone()
             .filter(|version| !version.is_empty())
             .ok_or_else(|| unreadable("it has no resourceVersion".into()))?;
-        let uid = BudgetUid::of(&budget);
+        let uid = BudgetUid::from_budget(&budget);
         if uid.as_str().is_empty() {
             return Err(unreadable("it has no UID".into()));
         }
@@ -95,7 +95,7 @@ impl Page {
             resource_version: "unwritten".to_owned(),
             grants: Grants::default(),
             expected: ExpectedVoters::default(),
-            budget: QuorumDisruptionBudget::of(cluster),
+            budget: QuorumDisruptionBudget::with_defaults(cluster),
         }
     }
 

@@ -156,7 +156,7 @@ impl Seen {
     /// Notes a budget that was just read, or that a watch just showed.
     pub fn note(&self, budget: &QuorumDisruptionBudget) {
         let now = self.now();
-        let uid = BudgetUid::of(budget);
+        let uid = BudgetUid::from_budget(budget);
         let status = budget.status.as_ref();
         let epoch = status.map_or(0, |s| s.ledger.epoch);
         let mut clusters = self.clusters();

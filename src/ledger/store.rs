@@ -176,7 +176,7 @@ impl Ledger {
     /// Creates a cluster's budget with every default. Reads the budget if somebody else created it
     /// first.
     pub async fn create(&self, cluster: &ClusterRef) -> Result<Page, LedgerError> {
-        let budget = QuorumDisruptionBudget::of(cluster);
+        let budget = QuorumDisruptionBudget::with_defaults(cluster);
         match self
             .budgets(cluster)
             .create(&PostParams::default(), &budget)
@@ -492,7 +492,7 @@ impl Ledger {
 
     fn page(&self, budget: QuorumDisruptionBudget) -> Result<Page, LedgerError> {
         self.seen.note(&budget);
-        Page::of(budget)
+        Page::read(budget)
     }
 
     fn budgets(&self, cluster: &ClusterRef) -> Api<QuorumDisruptionBudget> {

@@ -47,7 +47,7 @@ pub fn is_stateful_set(api_version: &str, kind: &str) -> bool {
 /// The former owner of a pod without one, from its name. A name cannot be changed while the pod
 /// runs; labels can.
 fn orphan(pod: &str) -> Belonging {
-    match (pod.rsplit_once('-'), Ordinal::of(&pod.into())) {
+    match (pod.rsplit_once('-'), Ordinal::from_pod(&pod.into())) {
         (Some((set, _)), Some(_)) => Belonging::Orphan { of: set.to_owned() },
         _ => Belonging::Foreign,
     }
@@ -79,7 +79,7 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
         .as_str()
         .rsplit_once('-')
         .is_some_and(|(prefix, _)| prefix == set);
-    of_set.then(|| Ordinal::of(pod)).flatten()
+    of_set.then(|| Ordinal::from_pod(pod)).flatten()
 }
 
 /// The StatefulSet that gives its pods such names, if one does.

@@ -22,7 +22,7 @@ pub struct ClaimNote {
 impl ClaimNote {
     /// The note in the metadata of a claim. One that nobody can read is none, and neither is one
     /// that was copied from another claim.
-    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
+    pub fn read(metadata: &ObjectMeta) -> Option<Self> {
         let text = metadata.annotations.as_ref()?.get(HOLDS)?;
         let (note, claim) = text.rsplit_once(" on ")?;
         let is_own = metadata.uid.as_deref() == Some(claim);
@@ -81,7 +81,7 @@ mod tests {
             uid: Some(uid.to_owned()),
             ..ObjectMeta::default()
         };
-        assert_eq!(ClaimNote::of(&on("c0")), Some(note));
-        assert_eq!(ClaimNote::of(&on("c1")), None);
+        assert_eq!(ClaimNote::read(&on("c0")), Some(note));
+        assert_eq!(ClaimNote::read(&on("c1")), None);
     }
 }

@@ -71,7 +71,7 @@ fn told_port(pod: &Pod, shared: &SharedSettings<'_>) -> Option<u16> {
     let ports: Vec<u16> = match shared.way.port_from {
         PortSource::Budget => return None,
         PortSource::ClientUrl => {
-            let settings = Settings::of(container);
+            let settings = Settings::from_container(container);
             if settings.unread_file().is_some() {
                 return None;
             }

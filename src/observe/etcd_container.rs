@@ -70,7 +70,7 @@ impl<'a> EtcdContainer<'a> {
     /// The signs, the strongest first: a command that runs etcd; settings of a server of etcd; the
     /// port; the name `etcd`; no other container. Where two containers run etcd, a name does not
     /// tell them apart. Native sidecars (init containers that restart) count like main containers.
-    pub fn of(pod: &'a PodSpec, named: Option<&str>) -> Self {
+    pub fn find(pod: &'a PodSpec, named: Option<&str>) -> Self {
         let all: Vec<&Container> = lasting(pod).collect();
         let by_name = |name: &str| all.iter().find(|container| container.name == name);
         if let Some(container) = named.and_then(by_name) {
@@ -130,7 +130,7 @@ impl<'a> EtcdContainer<'a> {
 
 /// The container of etcd in a pod, where it is certain.
 pub(super) fn of_pod<'a>(pod: &'a Pod, named: Option<&str>) -> Option<&'a Container> {
-    EtcdContainer::of(pod.spec.as_ref()?, named).certain()
+    EtcdContainer::find(pod.spec.as_ref()?, named).certain()
 }
 
 /// The containers that are meant to run as long as the pod: main containers and sidecars, which are
@@ -229,7 +229,7 @@ mod tests {
     fn of(containers: &Value, sidecars: &Value, named: Option<&str>) -> String {
         let pod = json!({"containers": containers, "initContainers": sidecars});
         let pod: PodSpec = serde_json::from_value(pod).unwrap();
-        let found = EtcdContainer::of(&pod, named);
+        let found = EtcdContainer::find(&pod, named);
         match found {
             EtcdContainer::Certain(container) => container.name.clone(),
             EtcdContainer::Uncertain(all) => {

@@ -192,7 +192,7 @@ pub(super) fn authorities<'a>(
         let certificates = crypto::certificates(text.as_bytes());
         let first = certificates
             .ok()
-            .and_then(|all| Certificate::of(all.first()?).ok());
+            .and_then(|all| Certificate::parse(all.first()?).ok());
         first.is_some_and(|first| first.may_sign)
     };
     let texts = contents.texts(&object).map(|(_, text)| text);

@@ -33,7 +33,7 @@ impl<K: Eq + Hash, O: Ord + Clone> Index<K, O> {
     }
 
     /// The objects with the key, in order.
-    pub fn of<Q>(&self, key: &Q) -> Vec<O>
+    pub fn get<Q>(&self, key: &Q) -> Vec<O>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -67,9 +67,9 @@ impl DisruptionBudgetNames {
     }
 
     /// The names in a namespace. `None` until all are known.
-    pub(super) fn of(&self, namespace: &str) -> Option<Vec<String>> {
+    pub(super) fn in_namespace(&self, namespace: &str) -> Option<Vec<String>> {
         let complete = self.complete.load(Ordering::Acquire);
-        complete.then(|| self.names.of(namespace))
+        complete.then(|| self.names.get(namespace))
     }
 }
 
@@ -83,11 +83,11 @@ mod tests {
         for (key, object) in [("a", 2), ("a", 1), ("b", 3), ("a", 1)] {
             index.note(key, object, true);
         }
-        assert_eq!(index.of("a"), [1, 2]);
+        assert_eq!(index.get("a"), [1, 2]);
         for (key, object) in [("a", 1), ("a", 3), ("c", 1)] {
             index.note(key, object, false);
         }
-        assert_eq!((index.of("a"), index.of("b")), (vec![2], vec![3]));
+        assert_eq!((index.get("a"), index.get("b")), (vec![2], vec![3]));
         index.note("b", 3, false);
         assert!(!index.lock().contains_key("b"), "nothing is left of it");
     }
@@ -96,9 +96,9 @@ mod tests {
     fn names_are_known_only_when_all_are() {
         let names = DisruptionBudgetNames::default();
         names.index().note("db".to_owned(), "etcd".to_owned(), true);
-        assert_eq!(names.of("db"), None);
+        assert_eq!(names.in_namespace("db"), None);
         names.are_complete();
-        assert_eq!(names.of("db"), Some(vec!["etcd".to_owned()]));
-        assert_eq!(names.of("web"), Some(vec![]));
+        assert_eq!(names.in_namespace("db"), Some(vec!["etcd".to_owned()]));
+        assert_eq!(names.in_namespace("web"), Some(vec![]));
     }
 }

@@ -94,7 +94,7 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
             _ => variable(container, value).map(Some),
         };
     }
-    let settings = Settings::of(container);
+    let settings = Settings::from_container(container);
     if let Some(file) = settings.file() {
         return Err(format!("its settings are in a file ({})", file.told_by));
     }
@@ -132,7 +132,7 @@ pub(super) fn initial_state(container: &Container) -> InitialState {
     {
         return InitialState::Unread;
     }
-    let told = Settings::of(container).get(FLAG);
+    let told = Settings::from_container(container).get(FLAG);
     match told.as_ref().map(|setting| setting.value.as_str()) {
         Some(JOINING) => InitialState::Existing,
         Some("new") => InitialState::New,

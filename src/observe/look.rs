@@ -31,7 +31,7 @@ pub(super) const METRICS: Duration = Duration::from_millis(500);
 
 /// The result of one look.
 #[derive(Debug)]
-pub struct Look {
+pub struct ClusterObservation {
     /// The Kubernetes half, as it was read.
     pub view: ClusterView,
     /// The conclusions from both halves.
@@ -42,28 +42,32 @@ pub struct Look {
 
 /// The result of a look at the pod of a request.
 #[derive(Debug)]
-pub enum PodLook<E> {
+pub enum PodObservation<E> {
     /// The pod does not exist.
     NoPod,
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
     Early(Box<ClusterView>, E),
     /// Both halves, with the UID of the pod.
-    Full(Box<Look>, PodUid),
+    Full(Box<ClusterObservation>, PodUid),
 }
 
 /// The result of a look that the Kubernetes half may have made unnecessary.
 #[derive(Debug)]
-pub enum Sooner<E> {
+pub enum EarlyOr<E> {
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
     Early(Box<ClusterView>, E),
     /// Both halves.
-    Full(Box<Look>),
+    Full(Box<ClusterObservation>),
 }
 
 impl Observer {
     /// Looks at a whole cluster for a decision about no pod in particular. A member that has not
     /// answered by `latest` counts as silent.
-    pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
+    pub async fn look(
+        &self,
+        page: &Page,
+        latest: Instant,
+    ) -> Result<ClusterObservation, ObserveError> {
         let usual = self.time_limit(page)?;
         let mut view = self.view(page, None, Kind::Delete, Find::Listed).await?;
         let mut round = self.ask(view.endpoints(), &usual, latest).await;
@@ -81,7 +85,7 @@ impl Observer {
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
         early: impl Fn(&ClusterView, &Pod) -> Option<E>,
-    ) -> Result<PodLook<E>, ObserveError> {
+    ) -> Result<PodObservation<E>, ObserveError> {
         let early = |view: &ClusterView| match view.pod_facts(page, name) {
             None => Some(None),
             Some(pod) => early(view, &pod).map(Some),
@@ -89,11 +93,11 @@ impl Observer {
         let asked = (name, kind, grace);
         let looked = self.look_unless(page, asked, latest, early).await?;
         Ok(match looked {
-            Sooner::Early(_, None) => PodLook::NoPod,
-            Sooner::Early(view, Some(early)) => PodLook::Early(view, early),
-            Sooner::Full(look) => match look.view.pod(name).map(pods::uid) {
-                None => PodLook::NoPod,
-                Some(uid) => PodLook::Full(look, uid),
+            EarlyOr::Early(_, None) => PodObservation::NoPod,
+            EarlyOr::Early(view, Some(early)) => PodObservation::Early(view, early),
+            EarlyOr::Full(look) => match look.view.pod(name).map(pods::uid) {
+                None => PodObservation::NoPod,
+                Some(uid) => PodObservation::Full(look, uid),
             },
         })
     }
@@ -113,10 +117,10 @@ impl Observer {
         asked: (&PodName, Kind, Grace),
         latest: Instant,
         early: impl Fn(&ClusterView) -> Option<E>,
-    ) -> Result<Sooner<E>, ObserveError> {
+    ) -> Result<EarlyOr<E>, ObserveError> {
         let find = self.memory().find(&page.cluster);
         let sooner = Box::pin(self.look_once(page, asked, latest, &early, find)).await?;
-        if let Sooner::Full(look) = &sooner
+        if let EarlyOr::Full(look) = &sooner
             && look.view.may_lack_pods()
             && !look.snapshot.has_all_members_here()
             && self.has_further_pods(&look.view).await?
@@ -134,7 +138,7 @@ impl Observer {
         latest: Instant,
         early: &impl Fn(&ClusterView) -> Option<E>,
         find: Find,
-    ) -> Result<Sooner<E>, ObserveError> {
+    ) -> Result<EarlyOr<E>, ObserveError> {
         let usual = self.time_limit(page)?;
         let likely = self.likely_endpoints(&page.cluster);
         let view = self.view(page, Some(name), kind, find);
@@ -150,7 +154,7 @@ impl Observer {
             self.read_nodes(&mut view, std::slice::from_ref(name)).await;
         }
         if let Some(early) = early(&view) {
-            return Ok(Sooner::Early(Box::new(view), early));
+            return Ok(EarlyOr::Early(Box::new(view), early));
         }
         let mut round = if view.confirms(&likely) {
             match asked {
@@ -164,7 +168,7 @@ impl Observer {
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
         let look = self.assemble(page, Some(name), view, (round, ages)).await?;
-        Ok(Sooner::Full(Box::new(look)))
+        Ok(EarlyOr::Full(Box::new(look)))
     }
 
     /// Completes a look that nobody waits for, and lets the stopwatches take it in. `view` comes
@@ -174,7 +178,7 @@ impl Observer {
         page: &Page,
         mut view: ClusterView,
         prober: &Prober,
-    ) -> Result<Look, ObserveError> {
+    ) -> Result<ClusterObservation, ObserveError> {
         let usual = self.time_limit(page)?;
         let asked = self.clock().instant();
         let latest = asked + AT_LEISURE;
@@ -263,7 +267,7 @@ impl Observer {
         target: Option<&PodName>,
         mut view: ClusterView,
         (round, ages): (Round, Ages),
-    ) -> Result<Look, ObserveError> {
+    ) -> Result<ClusterObservation, ObserveError> {
         let are_all = round.probes.iter().all(|probe| probe.failure().is_none());
         self.tls_identities()
             .note_answers(&page.cluster.namespace, are_all);
@@ -289,7 +293,7 @@ impl Observer {
         let all_here = snapshot.has_all_members_here();
         self.memory().keep_all_here(&page.cluster, all_here);
         self.ledger().seen().note_leader(&page.cluster, &snapshot);
-        Ok(Look {
+        Ok(ClusterObservation {
             view,
             snapshot,
             round: observation.round,

@@ -148,7 +148,7 @@ impl Observer {
                 note: None,
             });
         };
-        let note = ClaimNote::of(&claim.metadata);
+        let note = ClaimNote::read(&claim.metadata);
         let made = claim.metadata.creation_timestamp.map(|at| at.0);
         let uid = claim.metadata.uid.unwrap_or_default();
         let phase = claim.status.and_then(|status| status.phase);

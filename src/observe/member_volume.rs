@@ -13,7 +13,7 @@ use super::etcd_container::EtcdContainer;
 use super::mounts::{behind, changes_with_pod, directory_of, mount_of};
 use super::observer::Observer;
 use super::settings::Settings;
-use super::view::{ClusterView, Told};
+use super::view::{ClusterView, ReferencedSettings};
 use super::ways::read::referred;
 use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::quorum::PodName;
@@ -157,7 +157,7 @@ pub(super) fn data_on(
         1 => DataOn::Claims(claims.values().cloned().collect()),
         _ => DataOn::AnyOf(claims.values().cloned().collect()),
     };
-    let Some(container) = EtcdContainer::of(spec, etcd.container).certain() else {
+    let Some(container) = EtcdContainer::find(spec, etcd.container).certain() else {
         return untold();
     };
     let changes = |path: &str| {
@@ -197,7 +197,7 @@ fn directories(
     etcd: RecordedEtcd<'_>,
 ) -> Option<EtcdDirectories> {
     let recorded = etcd.directories.cloned();
-    match (Settings::of(container).directories(), recorded) {
+    match (Settings::from_container(container).directories(), recorded) {
         (None, recorded) => recorded,
         (Some(stated), Some(recorded)) if may_be_told_log(&stated, container, spec) => {
             let data = stated.data;
@@ -220,9 +220,9 @@ pub(super) fn data_directory(
     etcd: RecordedEtcd<'_>,
     pod: &PodName,
 ) -> Option<String> {
-    let container = EtcdContainer::of(spec, etcd.container);
+    let container = EtcdContainer::find(spec, etcd.container);
     let container = container.certain()?;
-    let settings = Settings::of(container);
+    let settings = Settings::from_container(container);
     let EtcdDirectories { data, wal, .. } = directories(container, spec, etcd)?;
     let none = BTreeMap::new();
     let told = etcd.directories.map_or(&none, |told| &told.variables);
@@ -333,18 +333,18 @@ impl ClusterView {
     /// Whether etcd's container in the next pod states the data directory.
     pub fn states_data_directory(&self) -> bool {
         let etcd = self.pod_template().and_then(|spec| {
-            let etcd = EtcdContainer::of(spec, self.etcd_container());
+            let etcd = EtcdContainer::find(spec, self.etcd_container());
             etcd.certain()
         });
-        etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_some())
+        etcd.is_some_and(|etcd| Settings::from_container(etcd).directories().is_some())
     }
 }
 
 /// Whether other objects may name a directory of etcd that its container in such a pod does not.
 fn may_be_told_directories(spec: &PodSpec, named: Option<&str>) -> bool {
-    let etcd = EtcdContainer::of(spec, named);
+    let etcd = EtcdContainer::find(spec, named);
     etcd.certain().is_some_and(|etcd| {
-        let settings = Settings::of(etcd);
+        let settings = Settings::from_container(etcd);
         let stated = settings.directories();
         let is_whole = |stated| {
             let text = settings.expand(&on_volumes(&stated, etcd), &BTreeMap::new());
@@ -375,9 +375,9 @@ fn is_told_by_others(container: &Container, spec: &PodSpec) -> bool {
 
 impl Observer {
     /// The word of other objects on etcd in the next pod, read now.
-    pub async fn told(&self, view: &ClusterView) -> Told {
+    pub async fn told(&self, view: &ClusterView) -> ReferencedSettings {
         let Some(spec) = view.pod_template() else {
-            return Told::default();
+            return ReferencedSettings::default();
         };
         let namespace = &view.cluster().namespace;
         self.told_in(namespace, spec, view.etcd_container()).await
@@ -390,25 +390,25 @@ impl Observer {
         namespace: &str,
         spec: &PodSpec,
         named: Option<&str>,
-    ) -> Told {
-        let etcd = EtcdContainer::of(spec, named);
+    ) -> ReferencedSettings {
+        let etcd = EtcdContainer::find(spec, named);
         let Some(container) = etcd.certain() else {
-            return Told::default();
+            return ReferencedSettings::default();
         };
         let names_directories = may_be_told_directories(spec, named);
-        let is_forced = Settings::of(container).forces_new_cluster();
+        let is_forced = Settings::from_container(container).forces_new_cluster();
         let may_force = !is_forced && is_told_by_others(container, spec);
         if !names_directories && !may_force {
-            return Told {
+            return ReferencedSettings {
                 is_forced,
-                ..Told::default()
+                ..ReferencedSettings::default()
             };
         }
         let contents = referred(self.client(), namespace, spec, named).await;
         let settings = Settings::read(container, spec, &contents);
         // What could not be read may name the directory of the log. Nobody expects that of an
         // object that is never read, beside another that names the data directory.
-        let states_data = Settings::of(container).directories().is_some();
+        let states_data = Settings::from_container(container).directories().is_some();
         let is_whole = match contents.lack() {
             Lack::Nothing => true,
             Lack::Forbidden => !states_data,
@@ -416,7 +416,7 @@ impl Observer {
         };
         let directories = settings.directories();
         let directories = directories.filter(|_| names_directories && is_whole);
-        Told {
+        ReferencedSettings {
             directories: directories.map(|mut found| {
                 found.variables = settings.named_in(&on_volumes(&found, container));
                 found

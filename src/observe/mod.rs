@@ -72,7 +72,7 @@ pub use index::{DisruptionBudgetNames, Index};
 pub use initial_state::{Change, InitialState, JOINING, joining};
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
-pub use look::{Look, PodLook, Sooner};
+pub use look::{ClusterObservation, EarlyOr, PodObservation};
 pub use member_claim::MemberClaim;
 pub use member_volume::keeps_data_in_pods;
 pub use observer::{Observer, Sources};

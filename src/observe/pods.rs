@@ -23,7 +23,7 @@ pub(super) fn facts(
     let uid = uid(pod);
     let named = page.and_then(Page::etcd_container);
     Pod {
-        ordinal: Ordinal::of(&name),
+        ordinal: Ordinal::from_pod(&name),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         has_address: address(pod).is_some(),
         node,

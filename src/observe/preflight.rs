@@ -20,7 +20,7 @@ impl ClusterView {
     /// etcd's.
     pub fn template_etcd(&self) -> Option<TemplateEtcd> {
         let spec: &PodSpec = self.pod_template()?;
-        let container = EtcdContainer::of(spec, self.etcd_container()).certain()?;
+        let container = EtcdContainer::find(spec, self.etcd_container()).certain()?;
         Some(TemplateEtcd {
             image: tagged_image(container),
             memory_limit: memory_limit(container),
@@ -86,7 +86,7 @@ impl Observer {
 }
 
 fn settings(container: &Container) -> EtcdSettings {
-    let settings = Settings::of(container);
+    let settings = Settings::from_container(container);
     let text = |name| settings.get(name).map(|setting| setting.value);
     let is_whole = settings.unread_file().is_none();
     let urls = text("listen-client-urls").filter(|_| is_whole);

@@ -170,7 +170,9 @@ impl Observer {
         }
         let budgets: Api<PodDisruptionBudget> =
             Api::namespaced(self.client().clone(), &cluster.namespace);
-        let names = self.disruption_budget_names().of(&cluster.namespace);
+        let names = self
+            .disruption_budget_names()
+            .in_namespace(&cluster.namespace);
         let read = async {
             match names.filter(|names| names.len() <= MOST_READ_BY_NAME) {
                 Some(names) => {

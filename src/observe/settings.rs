@@ -42,7 +42,7 @@ pub(super) struct Setting {
 
 impl Settings {
     /// The settings that the container itself states.
-    pub(super) fn of(container: &Container) -> Self {
+    pub(super) fn from_container(container: &Container) -> Self {
         let mut settings = Self::without_file(container, None, &Contents::default());
         settings.file = settings.stated("config-file").map(|file| (file, None));
         settings

@@ -45,7 +45,7 @@ pub fn snapshot_leases(set: &StatefulSet) -> Option<SnapshotLeases> {
         .iter()
         .chain(restartable)
         .find_map(|container| {
-            let settings = Settings::of(container);
+            let settings = Settings::from_container(container);
             let flag = |kind| settings.flag(&format!("{kind}-snapshot-lease-name"));
             let (full, delta) = (flag("full"), flag("delta"));
             let renews = settings.is_on("enable-snapshot-lease-renewal");
@@ -120,7 +120,7 @@ impl Observer {
         let (Some(container), Some(address)) = (container(found), pods::address(found)) else {
             return Ok(None);
         };
-        let settings = Settings::of(container);
+        let settings = Settings::from_container(container);
         let port = settings.get("server-port");
         let port = port
             .and_then(|port| port.value.parse().ok())

@@ -88,7 +88,7 @@ impl ClusterView {
         let is_wanted = |name: &PodName| {
             let set = self.stateful_set();
             let set = set.filter(|set| set.metadata.deletion_timestamp.is_none());
-            set.zip(Ordinal::of(name))
+            set.zip(Ordinal::from_pod(name))
                 .is_some_and(|(set, Ordinal(n))| kept_ordinals(set).contains(&n))
         };
         let waits = |name: &&PodName| match self.pod(name) {
@@ -215,7 +215,9 @@ impl Observer {
             Some((pod, names.into_iter().next()?))
         });
         let claims = self.claims_metadata(&page.cluster, claims).await;
-        let notes = claims.iter().filter_map(|(_, claim)| ClaimNote::of(claim));
+        let notes = claims
+            .iter()
+            .filter_map(|(_, claim)| ClaimNote::read(claim));
         notes.collect()
     }
 
@@ -289,7 +291,12 @@ impl Observer {
 impl ClusterView {
     /// The finding about a pod that waits, with what etcd would make of its data.
     pub fn start_finding(&self, page: &Page, found: VolumeFinding) -> VolumeFinding {
-        start_finding(page, self.forces_new_cluster(), self.told().is_late, found)
+        start_finding(
+            page,
+            self.forces_new_cluster(),
+            self.referenced_settings().is_late,
+            found,
+        )
     }
 }
 
@@ -350,7 +357,7 @@ mod tests {
     fn by(labels: &serde_json::Value, owner: &serde_json::Value) -> MembershipBy {
         let metadata = json!({"labels": labels, "ownerReferences": owner});
         let set: StatefulSet = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        let budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("db", "etcd"));
         membership(&budget, Some(&set))
     }
 
@@ -367,7 +374,7 @@ mod tests {
             let operator = owner(group, "EtcdCluster");
             assert_eq!(by(&none, &operator), MembershipBy::Owner, "{group}");
         }
-        let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        let mut budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("db", "etcd"));
         budget.spec.data_protection.membership = Some(Membership::Owner);
         assert_eq!(membership(&budget, None), MembershipBy::Owner);
     }
@@ -378,7 +385,7 @@ mod tests {
             {"name": "etcd", "command": ["sh", "-c", "etcdctl member add $NAME"]},
         ]}}}});
         let script: StatefulSet = serde_json::from_value(script).unwrap();
-        let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        let mut budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("db", "etcd"));
         assert_eq!(membership(&budget, Some(&script)), MembershipBy::Pod);
         assert_eq!(membership(&budget, None), MembershipBy::Gate);
         budget.spec.data_protection.membership = Some(Membership::Pod);

@@ -129,7 +129,7 @@ impl Observer {
 }
 
 fn told(container: &Container) -> Option<(bool, u16)> {
-    let settings = Settings::of(container);
+    let settings = Settings::from_container(container);
     if settings.file().is_some() {
         return None;
     }

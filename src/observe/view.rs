@@ -39,7 +39,7 @@ pub struct ClusterView {
     /// The directories of etcd on record.
     directories: Option<EtcdDirectories>,
     /// The word of other objects on etcd in a pod that starts now.
-    told: Told,
+    told: ReferencedSettings,
     policy: Policy,
     objects: Objects,
 }
@@ -90,7 +90,7 @@ pub struct Ages {
 
 /// The settings of etcd by the objects that its container refers to.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct ReferencedSettings {
     /// The directories. `None` if the container itself states them all, or nothing does.
     pub directories: Option<EtcdDirectories>,
     /// Whether etcd makes a new cluster of its data, by its container or by these objects.
@@ -101,12 +101,12 @@ pub struct Told {
 
 impl ClusterView {
     /// Takes in what other objects say of etcd in a pod that starts now.
-    pub fn learn(&mut self, told: Told) {
+    pub fn take_referenced_settings(&mut self, told: ReferencedSettings) {
         self.told = told;
     }
 
     /// The word of other objects on etcd in a pod that starts now.
-    pub(super) fn told(&self) -> &Told {
+    pub(super) fn referenced_settings(&self) -> &ReferencedSettings {
         &self.told
     }
 
@@ -115,7 +115,7 @@ impl ClusterView {
             cluster: page.cluster.clone(),
             etcd_container: page.etcd_container().map(str::to_owned),
             directories: page.etcd().directories.cloned(),
-            told: Told::default(),
+            told: ReferencedSettings::default(),
             policy,
             objects,
         }
@@ -212,7 +212,7 @@ impl ClusterView {
 
     /// The grace that a request leaves the pod.
     pub fn grace(&self, name: &PodName, kind: Kind, stated: Grace) -> Grace {
-        stated.of(kind, self.pod(name).is_some_and(pods::goes_at_once))
+        stated.for_request(kind, self.pod(name).is_some_and(pods::goes_at_once))
     }
 
     /// Whether the other clusters that report the same etcd have not been looked for.
@@ -292,10 +292,11 @@ impl ClusterView {
     /// or another object does.
     pub(super) fn forces_new_cluster(&self) -> bool {
         let container = self.pod_template().and_then(|spec| {
-            let etcd = EtcdContainer::of(spec, self.etcd_container());
+            let etcd = EtcdContainer::find(spec, self.etcd_container());
             etcd.certain()
         });
-        self.told.is_forced || container.is_some_and(|etcd| Settings::of(etcd).forces_new_cluster())
+        self.told.is_forced
+            || container.is_some_and(|etcd| Settings::from_container(etcd).forces_new_cluster())
     }
 
     fn valid_override(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {

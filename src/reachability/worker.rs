@@ -152,7 +152,7 @@ impl EndpointWorker {
         let (listed, service, answers) = tokio::join!(listed, service, join_all(asked));
         match service {
             Some(Ok(service)) => self.found(EndpointWriter::from_service(&service), begun),
-            Some(Err(error)) => self.tell(&error, "who keeps the endpoints of the Service"),
+            Some(Err(error)) => self.report(&error, "who keeps the endpoints of the Service"),
             None => {}
         }
         let Some((writer, since)) = self.writer else {
@@ -164,7 +164,7 @@ impl EndpointWorker {
             Err(error) if writer == EndpointWriter::Selector && error.code() == Some(403) => return,
             Err(error) => {
                 self.rule.api_unreachable();
-                return self.tell(&error, "the endpoints of the Service");
+                return self.report(&error, "the endpoints of the Service");
             }
         };
         let is_settled = since.elapsed() >= SETTLED;
@@ -180,7 +180,7 @@ impl EndpointWorker {
         if let Err(error) = done
             && error.code() != Some(409)
         {
-            self.tell(&error, "the endpoints of the Service");
+            self.report(&error, "the endpoints of the Service");
         }
     }
 
@@ -252,7 +252,7 @@ impl EndpointWorker {
     }
 
     /// Counts a problem, and logs it unless one was logged lately.
-    fn tell(&mut self, error: &CallError, what: &str) {
+    fn report(&mut self, error: &CallError, what: &str) {
         self.metrics.reachability.round_failed();
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
             return;
@@ -296,7 +296,7 @@ impl EndpointWorker {
         let lost = verdict.strike.iter().filter_map(|name| find(name));
         let lost: Vec<&EndpointSlice> = lost.collect();
         if !lost.is_empty() {
-            self.strike(own, &lost, begun).await?;
+            self.mark_unready(own, &lost, begun).await?;
         }
         // As with strikes, only a replica whose own endpoint is ready takes out leftovers.
         if standing == OwnState::In && is_settled {
@@ -359,7 +359,7 @@ impl EndpointWorker {
     }
 
     /// Sets the endpoints of lost peers to not ready, and refuses peers that ask to return.
-    pub(super) async fn strike(
+    pub(super) async fn mark_unready(
         &self,
         own: &EndpointSlice,
         lost: &[&EndpointSlice],

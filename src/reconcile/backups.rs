@@ -56,7 +56,7 @@ struct Renewals {
 
 impl Renewals {
     /// The renewals of these Leases. `None` if there is no Lease.
-    fn of(full: Option<&Lease>, delta: Option<&Lease>) -> Option<Self> {
+    fn new(full: Option<&Lease>, delta: Option<&Lease>) -> Option<Self> {
         let made = |lease: &Lease| Some(lease.metadata.creation_timestamp.as_ref()?.0);
         let renewed = |lease: &Lease| {
             let spec = lease.spec.as_ref()?;
@@ -102,7 +102,7 @@ impl Backups {
             named::get_opt(&leases, named::OF_OBJECT, &names.delta)
         ) {
             Ok((full, delta)) => {
-                let renewals = Renewals::of(full.as_ref(), delta.as_ref());
+                let renewals = Renewals::new(full.as_ref(), delta.as_ref());
                 self.known = renewals.map_or(Known::NoLease, Known::Renewed);
             }
             Err(error) => {
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_lease_that_no_snapshot_was_written_to_tells_of_none() {
         let (made, renewed) = (lease(None, None), "2027-01-15T10:00:00.000000Z");
-        let of = |full, delta| Renewals::of(full, delta);
+        let of = |full, delta| Renewals::new(full, delta);
         assert_eq!(of(None, None), None);
         assert_eq!(of(Some(&made), None), Some(renewals(None, None)));
         let held_by_none = lease(None, Some(renewed));

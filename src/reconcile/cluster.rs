@@ -15,7 +15,7 @@ use tracing::warn;
 
 use super::ledger_turn;
 use super::look::{self, Look, ReadPermit, ReconcileError};
-use super::operation::Turn;
+use super::operation::OperationContext;
 use super::operations::Operations;
 use super::run::Run;
 use super::settle::{self, GivenUp};
@@ -48,13 +48,13 @@ struct ClusterLoop {
 }
 
 /// The next time for something, and whether it was asked for since the last.
-struct Next {
+struct Timer {
     at: Instant,
     not_before: Instant,
     woken: bool,
 }
 
-impl Next {
+impl Timer {
     fn at(now: Instant) -> Self {
         Self {
             at: now,
@@ -74,12 +74,12 @@ impl Next {
 }
 
 /// Runs the loop of a cluster until cancelled.
-pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
+pub(super) async fn run(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut leading = run.leading.begun_now();
     let mut this = Box::new(ClusterLoop::new(Arc::clone(&run), cluster));
     let (mut ledger, mut look) = {
         let now = run.clock.instant();
-        (Next::at(now), Next::at(now))
+        (Timer::at(now), Timer::at(now))
     };
     loop {
         let now = run.clock.instant();
@@ -87,7 +87,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         if ledger.time() <= now {
             let next = ledger_turn::take(&run, &this.cluster, &wake).await;
             let now = run.clock.instant();
-            ledger = Next {
+            ledger = Timer {
                 at: now + next,
                 not_before: now + ledger_turn::PAUSE,
                 woken: false,
@@ -97,9 +97,9 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         let asked = this.operations.look_at(&run, &this.cluster, leads, now);
         let by_operation = asked.is_some_and(|at| at <= now);
         if look.time() <= now || by_operation {
-            let next = this.turn(leads).await;
+            let next = this.context(leads).await;
             let now = run.clock.instant();
-            look = Next {
+            look = Timer {
                 at: now + next,
                 not_before: now + next.min(PAUSE),
                 woken: false,
@@ -112,8 +112,8 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         tokio::select! {
             () = wake.for_ledger() => ledger.woken = true,
             () = wake.for_look(), if !look.woken => look.woken = true,
-            () = leading.changed() => look = Next::at(run.clock.instant()),
-            () = this.operations.until_otherwise(prober) => look = Next::at(run.clock.instant()),
+            () = leading.changed() => look = Timer::at(run.clock.instant()),
+            () = this.operations.until_otherwise(prober) => look = Timer::at(run.clock.instant()),
             () = tokio::time::sleep_until(until) => {}
         }
     }
@@ -132,7 +132,7 @@ impl ClusterLoop {
 
     /// Takes one look, and what follows from it. Returns the time until the next look if nothing
     /// wakes before.
-    async fn turn(&mut self, leads: bool) -> Duration {
+    async fn context(&mut self, leads: bool) -> Duration {
         let now = self.run.clock.instant();
         let has_work = self
             .operations
@@ -166,7 +166,7 @@ impl ClusterLoop {
         self.operations.before_members(run, &page);
         let asked = run.clock.instant();
         let look = &Box::pin(look::ask(run, page, view, &prober)).await?;
-        let turn = &Turn {
+        let context = &OperationContext {
             run,
             cluster: &self.cluster,
             look,
@@ -174,7 +174,7 @@ impl ClusterLoop {
             asked,
         };
         let given_up = if leads {
-            settle::claims(turn).await?
+            settle::claims(context).await?
         } else {
             GivenUp::None
         };
@@ -182,16 +182,16 @@ impl ClusterLoop {
         let (stepped, reports) = match given_up {
             GivenUp::Settled => return Ok(Duration::ZERO),
             _ if is_for_report => (false, Vec::new()),
-            _ => self.operations.take_turns(turn).await,
+            _ => self.operations.take_turns(context).await,
         };
         if stepped {
-            Box::pin(self.reports.show_step(turn, &reports)).await?;
+            Box::pin(self.reports.show_step(context, &reports)).await?;
             return Ok(UNEASY);
         }
         let period = self.period(look);
         let mut soon = period;
         if leads {
-            let shown = Box::pin(self.reports.show(turn, &reports)).await?;
+            let shown = Box::pin(self.reports.show(context, &reports)).await?;
             let upkeep = self
                 .upkeep
                 .follow(run, look, self.reports.initialisations())
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_wake_brings_the_next_turn_forward_but_not_before_the_shortest_pause() {
         let now = Instant::now();
-        let mut next = Next {
+        let mut next = Timer {
             at: now + CALM,
             not_before: now + PAUSE,
             woken: false,
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(next.time(), now + CALM);
         next.woken = true;
         assert_eq!(next.time(), now + PAUSE);
-        let soon = Next {
+        let soon = Timer {
             at: now,
             not_before: now + PAUSE,
             woken: false,
@@ -296,9 +296,9 @@ mod tests {
         let cluster = ClusterRef::new("ns", "etcd");
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let first = until_its_turn(&cluster, CALM, start);
-        let turn = start + first;
-        assert_eq!(until_its_turn(&cluster, CALM, turn), Duration::ZERO);
-        let after = turn + Duration::from_millis(1);
+        let context = start + first;
+        assert_eq!(until_its_turn(&cluster, CALM, context), Duration::ZERO);
+        let after = context + Duration::from_millis(1);
         assert_eq!(
             until_its_turn(&cluster, CALM, after),
             CALM.saturating_sub(Duration::from_millis(1))

@@ -59,7 +59,7 @@ pub(super) enum Evictions {
 
 impl Evictions {
     /// The evictions of the present rollout, if there is one.
-    pub(super) fn of(budget: &QuorumDisruptionBudget) -> Self {
+    pub(super) fn from_budget(budget: &QuorumDisruptionBudget) -> Self {
         let told = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
         let under_way = told.is_some_and(|rollout| rollout.completion_time.is_none());
         match budget.spec.rollout.removal {

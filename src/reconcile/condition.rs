@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::operation::{Report, Turn};
+use super::operation::{OperationContext, Report};
 
 /// Replaces the condition of the same type. The transition time is kept if the status is unchanged.
 pub(super) fn put(conditions: &mut Vec<Condition>, mut shown: Condition) {
@@ -30,13 +30,13 @@ pub(super) type ConditionText = (&'static str, &'static str, String);
 /// The report by one condition. A cluster that never had a cause for the condition gets none as
 /// long as all is well.
 pub(super) fn report(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     kind: &'static str,
     said: ConditionText,
     had_cause: bool,
 ) -> Report {
-    let now = Time(turn.run.clock.now());
-    let generation = turn.look.page.budget().metadata.generation;
+    let now = Time(context.run.clock.now());
+    let generation = context.look.page.budget().metadata.generation;
     Box::new(move |status| {
         let shown = find(&status.conditions, kind);
         if !is_due(shown, &said, had_cause) {

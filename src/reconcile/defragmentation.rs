@@ -21,7 +21,7 @@ use tracing::info;
 use super::condition::find;
 use super::look::{Look, ReconcileError};
 use super::operation::{
-    Applied, Ended, Made, Next, Operation, Permission, Permit, Report, Rest, Turn,
+    Applied, Ended, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
 };
 use super::run::Run;
 use crate::api::{cause_kind, condition};
@@ -82,25 +82,25 @@ impl Defragmentation {
     }
 
     /// The next move while nothing runs.
-    fn begin_or_rest(look: &Look, input: &Input) -> Next<Step, Wait> {
+    fn begin_or_rest(look: &Look, input: &Input) -> Plan<Step, Wait> {
         let facts = &input.facts;
         let alarms = disarm(&look.snapshot, facts);
         if let Disarm::Disarm(members) = alarms {
-            return Next::Act(vec![Step::Disarm(members)]);
+            return Plan::Act(vec![Step::Disarm(members)]);
         }
         let next = |facts| plan::next(&look.snapshot, &look.page.grants, facts);
         match next(facts) {
             plan::Next::Act(plan::Step::Grant { pod, due }) => {
-                Next::Act(vec![Step::Grant { pod, due }])
+                Plan::Act(vec![Step::Grant { pod, due }])
             }
             plan::Next::Wait {
                 because: Refusal::ServingTooShort { .. },
                 ..
             } => match next(&facts.after_a_while()) {
-                plan::Next::Act(_) => Next::Wait(Wait::Serving),
-                later => Next::Wait(Wait::Resting(later, alarms)),
+                plan::Next::Act(_) => Plan::Wait(Wait::Serving),
+                later => Plan::Wait(Wait::Resting(later, alarms)),
             },
-            next => Next::Wait(Wait::Resting(next, alarms)),
+            next => Plan::Wait(Wait::Resting(next, alarms)),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Operation for Defragmentation {
 
     /// A permission is open, by the cache. The process that holds it need not lead.
     fn is_at_work(&mut self, run: &Run, cluster: &ClusterRef, _leads: bool) -> bool {
-        let budget = run.watches.budgets.of(cluster);
+        let budget = run.watches.budgets.of_cluster(cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         let grants = status.into_iter().flat_map(|status| &status.grants);
         let mut causes = grants.flat_map(|grant| &grant.causes);
@@ -122,7 +122,7 @@ impl Operation for Defragmentation {
 
     /// A new request and new settings shorten a pause.
     fn is_asked_anew(&mut self, run: &Run, cluster: &ClusterRef) -> bool {
-        let budget = run.watches.budgets.of(cluster);
+        let budget = run.watches.budgets.of_cluster(cluster);
         let asked = budget.map(|budget| (budget.metadata.generation, request(&budget)));
         let is_new = self.asked != asked;
         self.asked = asked;
@@ -132,19 +132,22 @@ impl Operation for Defragmentation {
     fn before_members(&mut self, run: &Run, page: &Page) {
         let open = open(page);
         let ours = open.filter(|open| open.holder == run.me);
-        self.call = run.calls.of(&page.cluster, ours.map(|open| open.seq));
+        self.call = run.calls.state(&page.cluster, ours.map(|open| open.seq));
     }
 
-    async fn gather(&mut self, turn: &Turn<'_>) -> Result<Option<Input>, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
+    async fn gather(
+        &mut self,
+        context: &OperationContext<'_>,
+    ) -> Result<Option<Input>, ReconcileError> {
+        let OperationContext { run, look, .. } = *context;
         let is_open = open(&look.page).is_some();
-        let may_begin = || turn.leads && is_worth_a_closer_look(look);
+        let may_begin = || context.leads && is_worth_a_closer_look(look);
         if !is_open && !may_begin() {
             return Ok(None);
         }
         let known = Known {
-            served_for: self.note_served(&look.snapshot, turn.asked),
-            leadership_stays: self.leadership.stays(turn.asked),
+            served_for: self.note_served(&look.snapshot, context.asked),
+            leadership_stays: self.leadership.stays(context.asked),
             call: self.call,
         };
         let input = gather(run, look, known).boxed().await;
@@ -163,8 +166,8 @@ impl Operation for Defragmentation {
         Ok(Some(input))
     }
 
-    fn next(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
-        let Turn { run, look, .. } = *turn;
+    fn next(&self, context: &OperationContext<'_>, input: &Input) -> Plan<Step, Wait> {
+        let OperationContext { run, look, .. } = *context;
         let facts = &input.facts;
         let Some(open) = &input.open else {
             return Self::begin_or_rest(look, input);
@@ -174,25 +177,25 @@ impl Operation for Defragmentation {
             match plan::next(&look.snapshot, &look.page.grants, facts) {
                 // Another replica leads, and waits until the permission is gone.
                 plan::Next::Act(plan::Step::MoveLeader { .. } | plan::Step::Begin { .. })
-                    if !turn.leads =>
+                    if !context.leads =>
                 {
-                    return Next::Act(vec![Step::GiveUp { pod, because: None }]);
+                    return Plan::Act(vec![Step::GiveUp { pod, because: None }]);
                 }
                 // What failed is not tried again.
                 plan::Next::Act(plan::Step::MoveLeader { .. })
                     if self.leadership.was_moved_under(open.seq) =>
                 {
-                    return Next::Act(vec![Step::GiveUp { pod, because: None }]);
+                    return Plan::Act(vec![Step::GiveUp { pod, because: None }]);
                 }
                 plan::Next::Act(plan::Step::MoveLeader { pod, to }) => {
-                    return Next::Act(vec![Step::MoveLeader { pod, to }]);
+                    return Plan::Act(vec![Step::MoveLeader { pod, to }]);
                 }
                 plan::Next::Act(plan::Step::Begin { pod }) => {
-                    return Next::Act(vec![Step::Begin { pod }]);
+                    return Plan::Act(vec![Step::Begin { pod }]);
                 }
                 plan::Next::Act(plan::Step::GiveUp { pod, because }) => {
                     let because = Some(because);
-                    return Next::Act(vec![Step::GiveUp { pod, because }]);
+                    return Plan::Act(vec![Step::GiveUp { pod, because }]);
                 }
                 plan::Next::Act(plan::Step::Settle { .. } | plan::Step::Grant { .. })
                 | plan::Next::Watch { .. }
@@ -202,18 +205,18 @@ impl Operation for Defragmentation {
         }
         if let Some(seen) = input.over {
             let pod = open.pod.clone();
-            return Next::Act(vec![Step::Settle { pod, seen }]);
+            return Plan::Act(vec![Step::Settle { pod, seen }]);
         }
-        Next::Wait(Wait::Running(facts.call == Call::Running))
+        Plan::Wait(Wait::Running(facts.call == Call::Running))
     }
 
-    fn permit(&self, turn: &Turn<'_>, input: &Input, step: &Step) -> Option<Permit> {
+    fn permit(&self, context: &OperationContext<'_>, input: &Input, step: &Step) -> Option<Permit> {
         let (pod, begins) = match step {
             Step::Grant { pod, .. } => (pod, None),
             Step::Begin { pod } => {
-                let snapshot = &turn.look.snapshot;
+                let snapshot = &context.look.snapshot;
                 let member = snapshot.member(&pod.name)?;
-                let now = turn.run.clock.now();
+                let now = context.run.clock.now();
                 let begins = runs::begun(snapshot, member, &pod.name, &input.facts, now);
                 (pod, Some(begins))
             }
@@ -221,7 +224,7 @@ impl Operation for Defragmentation {
         };
         Some(Permit::Maintenance(Box::new(Maintenance::Defragment {
             pod: pod.clone(),
-            holder: turn.run.me.clone(),
+            holder: context.run.me.clone(),
             timeout: input.facts.settings.timeout,
             begins,
         })))
@@ -229,13 +232,13 @@ impl Operation for Defragmentation {
 
     async fn apply(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
         step: &Step,
         permission: Option<Permission>,
     ) -> Result<Applied, ReconcileError> {
         let leadership = &mut self.leadership;
-        let done = carry_out::carry_out(leadership, turn, input, step, permission);
+        let done = carry_out::carry_out(leadership, context, input, step, permission);
         let applied = done.boxed().await?;
         if let (Step::GiveUp { .. } | Step::Settle { .. }, Applied::Done) = (step, &applied) {
             self.served = None;
@@ -245,38 +248,38 @@ impl Operation for Defragmentation {
 
     fn report(
         &self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         _: &Made<'_, Step>,
     ) -> Option<Report> {
         match next {
-            Next::Wait(wait) if turn.leads => report::report(turn, input, wait),
-            Next::Act(_) | Next::Wait(_) => None,
+            Plan::Wait(wait) if context.leads => report::report(context, input, wait),
+            Plan::Act(_) | Plan::Wait(_) => None,
         }
     }
 
     fn rest(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         made: &Made<'_, Step>,
     ) -> Rest {
         match (next, &made.ended) {
-            (Next::Act(_), Some((step, Ended::Refused(because)))) => {
-                info!(cluster = %turn.cluster, %step, %because, "defragmentation refused");
+            (Plan::Act(_), Some((step, Ended::Refused(because)))) => {
+                info!(cluster = %context.cluster, %step, %because, "defragmentation refused");
                 Rest::NotBefore(AFTER_FAILURE)
             }
-            (Next::Act(_), Some((_, Ended::Failed(_)))) => Rest::NotBefore(AFTER_FAILURE),
-            (Next::Act(_), _) => Rest::NotBefore(STEP),
-            (Next::Wait(Wait::Running(_)), _) => {
+            (Plan::Act(_), Some((_, Ended::Failed(_)))) => Rest::NotBefore(AFTER_FAILURE),
+            (Plan::Act(_), _) => Rest::NotBefore(STEP),
+            (Plan::Wait(Wait::Running(_)), _) => {
                 let open = input.open.as_ref();
-                let ours = open.is_some_and(|open| open.holder == turn.run.me);
+                let ours = open.is_some_and(|open| open.holder == context.run.me);
                 Rest::NotBefore(if ours { RUNNING } else { OF_ANOTHER })
             }
-            (Next::Wait(Wait::Serving), _) => Rest::NotBefore(SERVING),
-            (Next::Wait(Wait::Resting(..)), _) => Rest::Asleep(LONG),
+            (Plan::Wait(Wait::Serving), _) => Rest::NotBefore(SERVING),
+            (Plan::Wait(Wait::Resting(..)), _) => Rest::Asleep(LONG),
         }
     }
 }

@@ -24,10 +24,10 @@ use crate::telemetry::events::{Notice, Severity};
 /// The pause before enrolment after a change, since changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
 
-type Duty = Pin<Box<dyn Future<Output = ()> + Send>>;
+type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A function that starts a duty, for the first time or again.
-type Begin = Box<dyn FnMut() -> Duty + Send>;
+type Begin = Box<dyn FnMut() -> WorkerTask + Send>;
 
 struct Dispatch<'a> {
     run: &'a Arc<Run>,
@@ -47,7 +47,7 @@ struct NodeState {
 }
 
 impl NodeState {
-    fn of(node: &Node) -> Self {
+    fn new(node: &Node) -> Self {
         let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref());
         let mut conditions = conditions.unwrap_or_default().iter();
         let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
@@ -67,7 +67,7 @@ pub(super) async fn until_cancelled(
     supervisor: &Supervisor,
     cancel: &CancellationToken,
 ) {
-    let bounds = Bounds::of(&run.settings);
+    let bounds = Bounds::new(&run.settings);
     let now = run.clock.instant();
     let mut dispatch = Dispatch {
         run,
@@ -117,7 +117,7 @@ impl Dispatch<'_> {
                 _ => {}
             }
         }
-        self.keep();
+        self.update_workers();
         self.sight_all_sets();
         for outage in listed.into_iter().filter(Change::is_outage) {
             self.take(outage);
@@ -168,7 +168,7 @@ impl Dispatch<'_> {
     /// Wakes the workers of a cluster for a change of a pod. Grants are settled by pods, and the
     /// status shows them.
     fn wake(&self, cluster: &ClusterRef) {
-        if let Some(wake) = self.workers.of(cluster) {
+        if let Some(wake) = self.workers.get(cluster) {
             wake.ledger();
             wake.look();
         }
@@ -178,7 +178,7 @@ impl Dispatch<'_> {
     /// Returns whether the budget exists.
     fn sight(&self, cluster: &ClusterRef) -> bool {
         let run = self.run;
-        let Some(budget) = run.watches.budgets.of(cluster) else {
+        let Some(budget) = run.watches.budgets.of_cluster(cluster) else {
             run.observer.forget(cluster);
             run.fleet.leave(cluster);
             return false;
@@ -189,7 +189,7 @@ impl Dispatch<'_> {
     }
 
     fn budget(&mut self, cluster: &ClusterRef) {
-        match (self.sight(cluster), self.workers.of(cluster).is_some()) {
+        match (self.sight(cluster), self.workers.get(cluster).is_some()) {
             (true, false) => self.workers.tend(cluster, duties(self.run)),
             (false, true) => self.workers.leave(cluster),
             // The status is written often, and matters only to the cluster's own workers.
@@ -204,13 +204,13 @@ impl Dispatch<'_> {
     /// enrolled StatefulSet still has no budget. StatefulSets write their status often.
     fn sight_set(&mut self, cluster: &ClusterRef) -> bool {
         let watches = &self.run.watches;
-        let set = watches.stateful_sets.of(cluster);
+        let set = watches.stateful_sets.of_cluster(cluster);
         let Some(sight) = set.map(|set| set.sight) else {
             return self.sets.remove(cluster).is_some();
         };
         let changed = self.sets.insert(cluster.clone(), sight) != Some(sight);
         let waits = sight.is_enrolled && !sight.terminates;
-        changed || (waits && watches.budgets.of(cluster).is_none())
+        changed || (waits && watches.budgets.of_cluster(cluster).is_none())
     }
 
     /// Records the present state of all StatefulSets, and has their update strategies checked.
@@ -226,7 +226,11 @@ impl Dispatch<'_> {
     /// Records the present state of a node. Returns whether a property changed that matters for its
     /// pods. Nodes write their status often.
     fn sight_node(&mut self, name: &str) -> bool {
-        let sight = self.run.watches.node(name).map(|node| NodeState::of(&node));
+        let sight = self
+            .run
+            .watches
+            .node(name)
+            .map(|node| NodeState::new(&node));
         if self.nodes.get(name) == sight.as_ref() {
             return false;
         }
@@ -247,7 +251,7 @@ impl Dispatch<'_> {
             .watches
             .clusters_of_pods(|pod| pod.node() == Some(name));
         for cluster in here {
-            if let Some(wake) = self.workers.of(&cluster) {
+            if let Some(wake) = self.workers.get(&cluster) {
                 // The node decides whether a silent member counts as down.
                 wake.look();
             }
@@ -256,7 +260,7 @@ impl Dispatch<'_> {
 
     /// Looks at everything anew, since events may have been lost while a watch was down.
     fn look_around(&mut self) {
-        self.keep();
+        self.update_workers();
         self.sight_all_sets();
         for wake in self.workers.all() {
             wake.ledger();
@@ -264,11 +268,11 @@ impl Dispatch<'_> {
         self.enrol_within(Duration::ZERO);
     }
 
-    fn keep(&mut self) {
+    fn update_workers(&mut self) {
         let budgets = &self.run.watches.budgets;
         let clusters = budgets.map(|place, _| place.cluster());
         // The end of a budget is not told where it came while a watch was down.
-        for gone in self.workers.keep(&clusters, duties(self.run)) {
+        for gone in self.workers.set_clusters(&clusters, duties(self.run)) {
             self.run.observer.forget(&gone);
             self.run.fleet.leave(&gone);
         }
@@ -294,7 +298,7 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
         let run = Arc::clone(run);
         let begin: Begin = Box::new(move || {
             let (run, cluster, wake) = (Arc::clone(&run), cluster.clone(), Arc::clone(&wake));
-            Box::pin(cluster::keep(run, cluster, wake))
+            Box::pin(cluster::run(run, cluster, wake))
         });
         vec![("loop of a cluster", begin)]
     }
@@ -310,7 +314,7 @@ fn broke(run: &Arc<Run>) -> Broke {
             "worker ended unexpectedly and starts again (please report)"
         );
         run.metrics.duty_broke(duty);
-        if let Some(budget) = run.watches.budgets.of(cluster) {
+        if let Some(budget) = run.watches.budgets.of_cluster(cluster) {
             run.events.notify(Notice {
                 regarding: budget.object_ref(&()),
                 severity: Severity::Warning,

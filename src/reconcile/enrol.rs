@@ -229,13 +229,13 @@ impl Enrolment {
                 self.create(cluster).await;
             }
         }
-        self.tell(work.beyond);
+        self.report(work.beyond);
         self.give_back(work.unlabel).await;
         self.dismiss(work.abandoned, now).await;
     }
 
     /// Says once of each cluster that its namespace has too many.
-    fn tell(&mut self, beyond: BTreeSet<ClusterRef>) {
+    fn report(&mut self, beyond: BTreeSet<ClusterRef>) {
         let most = self.bounds.most;
         for cluster in beyond.difference(&self.told) {
             warn!(%cluster, most, "enrolment refused: the namespace has too many clusters");
@@ -310,7 +310,7 @@ impl Enrolment {
     }
 
     async fn create(&self, cluster: &ClusterRef) {
-        let mut budget = QuorumDisruptionBudget::of(cluster);
+        let mut budget = QuorumDisruptionBudget::with_defaults(cluster);
         // The default is not written.
         budget.spec.enforcement = self.enforcement;
         budget

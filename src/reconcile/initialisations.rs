@@ -15,8 +15,8 @@ use super::condition::{ConditionText, find, put};
 use super::look::Look;
 use super::run::Run;
 use crate::api::condition;
-use crate::etcd::{Lines, Page, metric};
-use crate::members::{Facts, InitialisationCounts};
+use crate::etcd::{HttpPage, Lines, metric};
+use crate::members::{InitialisationCounts, MemberInput};
 use crate::observe::{SidecarStarts, starts};
 use crate::quorum::{ClusterRef, PodName};
 
@@ -65,7 +65,7 @@ enum Restoring {
 
 impl Initialised {
     /// The entry for these starts, given the entry for earlier ones.
-    fn of(starts: SidecarStarts, earlier: Option<Self>) -> Self {
+    fn new(starts: SidecarStarts, earlier: Option<Self>) -> Self {
         let same_counts = |earlier: &Self| {
             (&earlier.starts.pod, earlier.starts.sidecar) == (&starts.pod, starts.sidecar)
         };
@@ -118,7 +118,7 @@ impl Initialisations {
             let earlier = self.of.remove(&pod.name);
             let entry = match earlier {
                 Some(entry) if entry.starts == starts => entry,
-                earlier => Initialised::of(starts, earlier),
+                earlier => Initialised::new(starts, earlier),
             };
             self.of.insert(pod.name.clone(), entry);
         }
@@ -153,7 +153,7 @@ impl Initialisations {
     }
 
     /// Adds to `facts` what was counted since etcd's container started.
-    pub(super) fn add(&self, facts: &mut Facts, pod: &PodName) {
+    pub(super) fn add(&self, facts: &mut MemberInput, pod: &PodName) {
         let counts = self.of.get(pod).and_then(Initialised::counts);
         if let Some(counts) = counts {
             facts.initialised(&counts);
@@ -231,7 +231,9 @@ async fn counts(
     let mut lines = Lines::new(|line: &str| count(&mut counts, line));
     let read = observer
         .prober()
-        .get(&endpoint, Page::Metrics, METRICS, |part| lines.take(part))
+        .get(&endpoint, HttpPage::Metrics, METRICS, |part| {
+            lines.take(part);
+        })
         .await;
     read.map_err(|why| why.to_string())?;
     lines.end();
@@ -345,10 +347,10 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
 
     #[test]
     fn what_was_counted_before_etcds_container_started_again_does_not_count() {
-        let mut first = Initialised::of(starts(0, true), None);
+        let mut first = Initialised::new(starts(0, true), None);
         first.last = Some(validated(1));
         assert_eq!(first.counts(), Some(validated(1)));
-        let mut second = Initialised::of(starts(1, false), Some(first));
+        let mut second = Initialised::new(starts(1, false), Some(first));
         assert_eq!(second.counts(), None, "nothing was read yet");
         second.last = Some(validated(3));
         assert_eq!(second.counts(), Some(validated(2)));
@@ -356,12 +358,12 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
 
     #[test]
     fn counts_without_a_known_beginning_tell_nothing() {
-        let mut unseen = Initialised::of(starts(4, false), None);
+        let mut unseen = Initialised::new(starts(4, false), None);
         unseen.last = Some(validated(9));
         assert_eq!(unseen.counts(), None);
         let mut other = starts(5, false);
         other.sidecar = 1;
-        let mut restarted = Initialised::of(other, Some(unseen));
+        let mut restarted = Initialised::new(other, Some(unseen));
         restarted.last = Some(validated(9));
         assert_eq!(restarted.counts(), None);
     }
@@ -377,7 +379,7 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
 
     #[test]
     fn a_restoration_fails_until_one_succeeds_or_the_member_has_joined() {
-        let mut member = Initialised::of(starts(0, true), None);
+        let mut member = Initialised::new(starts(0, true), None);
         assert_eq!(member.restoring(), Restoring::Unknown);
         member.last = Some(validated(1));
         assert_eq!(member.restoring(), Restoring::Fine);
@@ -393,7 +395,7 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
         member.is_complete = true;
         assert_eq!(member.restoring(), Restoring::Fine);
         // Of a start that nobody saw, the earlier attempts are not known.
-        let mut unseen = Initialised::of(starts(4, false), None);
+        let mut unseen = Initialised::new(starts(4, false), None);
         unseen.last = Some(failed(0));
         assert_eq!(unseen.restoring(), Restoring::Unknown);
     }
@@ -415,7 +417,7 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
             Some((shown.status.clone(), shown.message.clone()))
         };
         let member = |counts| {
-            let mut member = Initialised::of(starts(0, true), None);
+            let mut member = Initialised::new(starts(0, true), None);
             member.last = counts;
             member
         };

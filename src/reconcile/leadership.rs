@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::look::ReconcileError;
-use super::operation::Turn;
+use super::operation::OperationContext;
 use crate::etcd::AdminError;
 use crate::ledger::StatusUpdate;
 use crate::quorum::{LeaderMove, MemberId, PodName};
@@ -14,11 +14,11 @@ const MOVE: Duration = Duration::from_secs(1);
 /// Moves leadership from the member in `pod` to the member `to`. It is put on record first, so that
 /// no other replica begins a move meanwhile. `None` where nobody leads or the pod has no address.
 pub(super) async fn move_leader(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     pod: &PodName,
     to: MemberId,
 ) -> Result<Option<Result<(), AdminError>>, ReconcileError> {
-    let (run, look) = (turn.run, turn.look);
+    let (run, look) = (context.run, context.look);
     let endpoint = look.view.endpoint_of(pod);
     let (Some(endpoint), Some(from)) = (endpoint, look.snapshot.leader) else {
         return Ok(None);

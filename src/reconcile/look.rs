@@ -70,7 +70,7 @@ pub(super) async fn read(
     // A pod that waits would start with what the objects name now, as when it was held.
     if view.pods().iter().any(is_held) {
         let told = run.observer.told(&view).boxed().await;
-        view.learn(told);
+        view.take_referenced_settings(told);
     }
     Ok(Some((page, view)))
 }
@@ -82,7 +82,7 @@ pub(super) async fn ask(
     view: ClusterView,
     prober: &Prober,
 ) -> Result<Look, ReconcileError> {
-    let observe::Look {
+    let observe::ClusterObservation {
         view,
         snapshot,
         round,

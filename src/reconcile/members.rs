@@ -28,8 +28,8 @@ use crate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
 use crate::api::{QuorumDisruptionBudget, SnapshotSource, names};
 use crate::lists;
 use crate::members::{
-    CREATE_AS_LEARNER, Facts, Impossible, NewMember, PreviousSizes, Resources, UnixTime, derive,
-    resources,
+    CREATE_AS_LEARNER, Impossible, MemberInput, NewMember, PreviousSizes, Resources, UnixTime,
+    derive, resources,
 };
 use crate::observe::first_ordinal;
 use crate::plan::MOST_REPLICAS;
@@ -95,7 +95,7 @@ impl Complaint {
 
 impl Members {
     /// Brings the `EtcdMember`s of the cluster up to date.
-    pub(super) async fn keep(
+    pub(super) async fn run(
         &mut self,
         run: &Run,
         look: &Look,
@@ -161,7 +161,11 @@ impl Members {
             if member.meta().deletion_timestamp.is_some() {
                 continue;
             }
-            let mut facts = Facts::of(&look.snapshot, &name, UnixTime(run.clock.now().as_second()));
+            let mut facts = MemberInput::from_snapshot(
+                &look.snapshot,
+                &name,
+                UnixTime(run.clock.now().as_second()),
+            );
             evidence::add(&mut facts, look, &leases, &name, &owner.name);
             initialisations.add(&mut facts, &name);
             self.update(run, look, &api, (&name, member), facts, &owner)
@@ -176,7 +180,7 @@ impl Members {
         look: &Look,
         api: &Api<EtcdMember>,
         (name, mut member): (&PodName, EtcdMember),
-        mut facts: Facts,
+        mut facts: MemberInput,
         owner: &OwnerReference,
     ) -> Result<(), Error> {
         if let Some(who) = foreign_writer(&member) {
@@ -250,7 +254,7 @@ impl Members {
         run: &Run,
         look: &Look,
         member: &EtcdMember,
-        facts: &mut Facts,
+        facts: &mut MemberInput,
     ) {
         let source = look.page.budget().spec.members.snapshots;
         let is_asked = source == Some(SnapshotSource::Metadata);

@@ -139,7 +139,7 @@ pub async fn run(
     } = context;
     expect(&metrics);
     let (changes, incoming) = mpsc::unbounded_channel();
-    let told: watches::Told = Arc::new({
+    let told: watches::OnChange = Arc::new({
         let ledger = observer.ledger().clone();
         move |change: Change| {
             // Verdicts go by it from now on, however long it takes until it is recorded.
@@ -204,7 +204,7 @@ pub async fn run(
     synced?;
     info!(budgets = run.watches.budgets.len(), "watches synced");
     ready.send_replace(true);
-    let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
+    let strategies = strategy::run(Arc::clone(&run), Arc::clone(&run.strategies));
     supervisor.spawn_endless("update strategies", cancel.clone(), strategies);
     for (kind, watch) in not_guarded::watches(&run) {
         supervisor.spawn_endless(format!("watch of labelled {kind}s"), cancel.clone(), watch);

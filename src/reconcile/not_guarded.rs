@@ -34,15 +34,21 @@ const REMEMBERED: usize = 4096;
 /// The watches, each with the kind that it watches. They never end.
 pub(super) fn watches(run: &Arc<Run>) -> [(&'static str, Following); 4] {
     [
-        ("Pod", Box::pin(keep::<Pod>(Arc::clone(run)))),
-        ("Deployment", Box::pin(keep::<Deployment>(Arc::clone(run)))),
-        ("ReplicaSet", Box::pin(keep::<ReplicaSet>(Arc::clone(run)))),
-        ("DaemonSet", Box::pin(keep::<DaemonSet>(Arc::clone(run)))),
+        ("Pod", Box::pin(follow::<Pod>(Arc::clone(run)))),
+        (
+            "Deployment",
+            Box::pin(follow::<Deployment>(Arc::clone(run))),
+        ),
+        (
+            "ReplicaSet",
+            Box::pin(follow::<ReplicaSet>(Arc::clone(run))),
+        ),
+        ("DaemonSet", Box::pin(follow::<DaemonSet>(Arc::clone(run)))),
     ]
 }
 
 /// Watches the labelled objects of a kind while this replica leads.
-async fn keep<K>(run: Arc<Run>)
+async fn follow<K>(run: Arc<Run>)
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
     K: Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -77,7 +83,7 @@ where
     let mut told: HashSet<String> = HashSet::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => tell(run, &mut told, &object),
+            Ok(Event::Apply(object) | Event::InitApply(object)) => report(run, &mut told, &object),
             Ok(Event::Delete(object)) => {
                 told.remove(&object.uid().unwrap_or_default());
             }
@@ -91,7 +97,7 @@ where
 }
 
 /// Says once of each object that it is not guarded, if it is not.
-fn tell<K>(run: &Run, told: &mut HashSet<String>, object: &PartialObjectMeta<K>)
+fn report<K>(run: &Run, told: &mut HashSet<String>, object: &PartialObjectMeta<K>)
 where
     K: Resource<DynamicType = ()>,
 {
@@ -129,10 +135,10 @@ enum Sight {
 }
 
 fn sight(watches: &Watches, cluster: &ClusterRef) -> Sight {
-    if watches.budgets.of(cluster).is_some() {
+    if watches.budgets.of_cluster(cluster).is_some() {
         return Sight::Guarded;
     }
-    match watches.stateful_sets.of(cluster) {
+    match watches.stateful_sets.of_cluster(cluster) {
         Some(set) if set.sight.is_enrolled => Sight::Guarded,
         Some(_) => Sight::NotEnrolled,
         None => Sight::Unseen,

@@ -36,7 +36,7 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// A cluster that was just looked at.
-pub(super) struct Turn<'a> {
+pub(super) struct OperationContext<'a> {
     pub(super) run: &'a Arc<Run>,
     pub(super) cluster: &'a ClusterRef,
     pub(super) look: &'a Look,
@@ -47,7 +47,7 @@ pub(super) struct Turn<'a> {
 }
 
 /// The next move of an operation.
-pub(super) enum Next<S, W> {
+pub(super) enum Plan<S, W> {
     /// Steps are taken, each with its own permission. The first that cannot be taken ends
     /// them.
     Act(Vec<S>),
@@ -149,19 +149,28 @@ pub(super) trait Operation: Send {
     /// Gathers the facts that the look lacks. `None` if there is nothing to do.
     fn gather(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
     ) -> impl Future<Output = Result<Option<Self::Input>, ReconcileError>> + Send;
 
     /// The next move. Pure.
-    fn next(&self, turn: &Turn<'_>, input: &Self::Input) -> Next<Self::Step, Self::Wait>;
+    fn next(
+        &self,
+        context: &OperationContext<'_>,
+        input: &Self::Input,
+    ) -> Plan<Self::Step, Self::Wait>;
 
     /// The permission that a step needs, if it needs one. Pure.
-    fn permit(&self, turn: &Turn<'_>, input: &Self::Input, step: &Self::Step) -> Option<Permit>;
+    fn permit(
+        &self,
+        context: &OperationContext<'_>,
+        input: &Self::Input,
+        step: &Self::Step,
+    ) -> Option<Permit>;
 
     /// Carries out a step.
     fn apply(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Self::Input,
         step: &Self::Step,
         permission: Option<Permission>,
@@ -170,9 +179,9 @@ pub(super) trait Operation: Send {
     /// Says on other objects than the budget what comes next.
     fn publish(
         &mut self,
-        _turn: &Turn<'_>,
+        _turn: &OperationContext<'_>,
         _facts: &Self::Input,
-        _next: &Next<Self::Step, Self::Wait>,
+        _next: &Plan<Self::Step, Self::Wait>,
     ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
@@ -180,18 +189,18 @@ pub(super) trait Operation: Send {
     /// The report on the turn, if there is anything to say. Pure.
     fn report(
         &self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Self::Input,
-        next: &Next<Self::Step, Self::Wait>,
+        next: &Plan<Self::Step, Self::Wait>,
         made: &Made<'_, Self::Step>,
     ) -> Option<Report>;
 
     /// When to take the next turn.
     fn rest(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Self::Input,
-        next: &Next<Self::Step, Self::Wait>,
+        next: &Plan<Self::Step, Self::Wait>,
         made: &Made<'_, Self::Step>,
     ) -> Rest;
 
@@ -261,7 +270,10 @@ pub(super) trait Driver: Send {
 
     fn before_members(&mut self, run: &Run, page: &Page);
 
-    fn take_turn<'a>(&'a mut self, turn: &'a Turn<'_>) -> BoxFuture<'a, (bool, Option<Report>)>;
+    fn take_turn<'a>(
+        &'a mut self,
+        context: &'a OperationContext<'_>,
+    ) -> BoxFuture<'a, (bool, Option<Report>)>;
 }
 
 impl<O: Operation> Driver for Driven<O> {
@@ -283,14 +295,17 @@ impl<O: Operation> Driver for Driven<O> {
         self.operation.before_members(run, page);
     }
 
-    fn take_turn<'a>(&'a mut self, turn: &'a Turn<'_>) -> BoxFuture<'a, (bool, Option<Report>)> {
+    fn take_turn<'a>(
+        &'a mut self,
+        context: &'a OperationContext<'_>,
+    ) -> BoxFuture<'a, (bool, Option<Report>)> {
         async move {
-            let (run, cluster) = (turn.run, turn.cluster);
-            let mut is_missed = || turn.leads || self.operation.is_at_work(run, cluster, false);
-            if self.pace.is_too_early(turn.asked) || !is_missed() {
+            let (run, cluster) = (context.run, context.cluster);
+            let mut is_missed = || context.leads || self.operation.is_at_work(run, cluster, false);
+            if self.pace.is_too_early(context.asked) || !is_missed() {
                 return (false, None);
             }
-            let (rest, outcome) = match self.turn(turn).await {
+            let (rest, outcome) = match self.context(context).await {
                 Ok(taken) => taken,
                 Err(ReconcileError::Ledger(error)) if error.begin_again() => {
                     (Rest::Within(AT_ONCE), (true, None))
@@ -309,23 +324,23 @@ impl<O: Operation> Driver for Driven<O> {
 }
 
 impl<O: Operation> Driven<O> {
-    async fn turn(
+    async fn context(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
     ) -> Result<(Rest, (bool, Option<Report>)), ReconcileError> {
         let operation = &mut self.operation;
-        let Some(input) = operation.gather(turn).await? else {
+        let Some(input) = operation.gather(context).await? else {
             return Ok((Rest::Idle, (false, None)));
         };
-        let next = operation.next(turn, &input);
-        operation.publish(turn, &input, &next).await;
+        let next = operation.next(context, &input);
+        operation.publish(context, &input, &next).await;
         let steps = match &next {
-            Next::Act(steps) => steps.as_slice(),
-            Next::Wait(_) => &[],
+            Plan::Act(steps) => steps.as_slice(),
+            Plan::Wait(_) => &[],
         };
-        let made = make(operation, turn, &input, steps).await?;
-        let report = operation.report(turn, &input, &next, &made);
-        let rest = operation.rest(turn, &input, &next, &made);
+        let made = make(operation, context, &input, steps).await?;
+        let report = operation.report(context, &input, &next, &made);
+        let rest = operation.rest(context, &input, &next, &made);
         // A step that had no effect took its grant, so the look is outdated as well.
         let changed = match &made.ended {
             Some((_, Ended::Outdated | Ended::Failed(_))) => true,
@@ -348,26 +363,26 @@ impl<O: Operation> Driven<O> {
 /// Makes the steps, each by its own permission. The first that cannot be made ends them.
 async fn make<'s, O: Operation>(
     operation: &mut O,
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &O::Input,
     steps: &'s [O::Step],
 ) -> Result<Made<'s, O::Step>, ReconcileError> {
-    let Turn {
+    let OperationContext {
         run, cluster, look, ..
-    } = *turn;
-    let mut seen = SeenVersions::of(&look.page, &look.view);
+    } = *context;
+    let mut seen = SeenVersions::new(&look.page, &look.view);
     let mut done = None;
     for step in steps {
         let ended = |why| {
             let ended = Some((step, why));
             Ok(Made { done, ended })
         };
-        if turn.leads && !run.leading.now() {
+        if context.leads && !run.leading.now() {
             return ended(Ended::Outdated);
         }
-        let permission = match operation.permit(turn, input, step) {
+        let permission = match operation.permit(context, input, step) {
             None => None,
-            Some(permit) => match ask(turn, permit, seen).await {
+            Some(permit) => match ask(context, permit, seen).await {
                 Ok(permission) => Some(permission),
                 Err(why) => {
                     if let Ended::Refused(because) = &why {
@@ -380,7 +395,7 @@ async fn make<'s, O: Operation>(
         if let Some(permission) = &permission {
             seen.last_seq = permission.proof.seq();
         }
-        match operation.apply(turn, input, step, permission).await? {
+        match operation.apply(context, input, step, permission).await? {
             Applied::Done => {
                 info!(%cluster, operation = O::NAME, %step, "step made");
                 done = Some(step);
@@ -398,8 +413,12 @@ async fn make<'s, O: Operation>(
 
 /// Asks the judge, as everybody does. `seen` is the cluster at the look, with the grants of the
 /// steps since.
-async fn ask(turn: &Turn<'_>, permit: Permit, seen: SeenVersions) -> Result<Permission, Ended> {
-    let run = turn.run;
+async fn ask(
+    context: &OperationContext<'_>,
+    permit: Permit,
+    seen: SeenVersions,
+) -> Result<Permission, Ended> {
+    let run = context.run;
     let asker = Asker {
         name: run.own_username.clone(),
         actor: Actor::Gate,
@@ -408,7 +427,7 @@ async fn ask(turn: &Turn<'_>, permit: Permit, seen: SeenVersions) -> Result<Perm
     let decision: Decision = match permit {
         Permit::Pod(pod, kind) => {
             let question = Question {
-                namespace: turn.cluster.namespace.clone(),
+                namespace: context.cluster.namespace.clone(),
                 pod: pod.name,
                 shown: None,
                 kind,
@@ -424,7 +443,7 @@ async fn ask(turn: &Turn<'_>, permit: Permit, seen: SeenVersions) -> Result<Perm
         }
         Permit::Maintenance(what) => {
             let question = MaintenanceQuestion {
-                cluster: turn.cluster.clone(),
+                cluster: context.cluster.clone(),
                 what: *what,
                 asker,
                 deadline: until,

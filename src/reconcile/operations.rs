@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::defragmentation::Defragmentation;
-use super::operation::{Driven, Driver, Report, Turn};
+use super::operation::{Driven, Driver, OperationContext, Report};
 use super::replacement::Replacement;
 use super::rollout::Rollout;
 use super::run::Run;
@@ -53,10 +53,13 @@ impl Operations {
 
     /// Lets each operation take its turn, in order, until one has changed something. Returns
     /// whether one has, and the reports.
-    pub(super) async fn take_turns(&mut self, turn: &Turn<'_>) -> (bool, Vec<Report>) {
+    pub(super) async fn take_turns(
+        &mut self,
+        context: &OperationContext<'_>,
+    ) -> (bool, Vec<Report>) {
         let mut reports = Vec::new();
         for one in self.in_order() {
-            let (changed, report) = one.take_turn(turn).await;
+            let (changed, report) = one.take_turn(context).await;
             reports.extend(report);
             if changed {
                 return (true, reports);

@@ -49,7 +49,7 @@ const TRIED: Duration = Duration::from_secs(60);
 impl Refills {
     /// Tells each member that began without its data since the last look. Returns the time until
     /// the next look if one is needed to know what a member has.
-    pub(super) async fn tell(&mut self, run: &Run, look: &Look) -> Option<Duration> {
+    pub(super) async fn report(&mut self, run: &Run, look: &Look) -> Option<Duration> {
         let now = run.clock.instant();
         let members = look.snapshot.members.iter();
         let seen = members.filter_map(|member| serving(look, member, now));
@@ -89,7 +89,7 @@ async fn begun(run: &Run, look: &Look, pod: &PodName, known: &Seen, seen: Seen) 
         (Some((work, age)), Some(had)) if age < since + ROUNDING => {
             let is_replaced = look.page.grants.permit_replacement(pod);
             if work.lacked_data(had) && !is_replaced {
-                tell(run, &look.page, pod, seen.id, "without its data");
+                publish(run, &look.page, pod, seen.id, "without its data");
             }
             seen
         }
@@ -129,7 +129,7 @@ fn serving(look: &Look, member: &Member, now: Instant) -> Option<(PodName, Seen)
 }
 
 /// Tells that a member serves under its old id, and began like this: "on another volume".
-pub(super) fn tell(run: &Run, page: &Page, pod: &PodName, id: MemberId, how: &str) {
+pub(super) fn publish(run: &Run, page: &Page, pod: &PodName, id: MemberId, how: &str) {
     let ClusterRef { namespace, name } = &page.cluster;
     run.events.notify(Notice {
         regarding: page.budget().object_ref(&()),

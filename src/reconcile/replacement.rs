@@ -23,7 +23,9 @@ use tracing::warn;
 
 use super::condition::{self as conditions, find};
 use super::look::{Look, ReconcileError};
-use super::operation::{Applied, Made, Next, Operation, Permission, Permit, Report, Rest, Turn};
+use super::operation::{
+    Applied, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
+};
 use super::run::Run;
 use crate::api::condition;
 use crate::judge::Maintenance;
@@ -59,7 +61,7 @@ pub(super) struct Replacement {
 impl Replacement {
     /// Whether a replacement is under way, by the cache.
     fn is_open(run: &Run, cluster: &ClusterRef) -> bool {
-        let budget = run.watches.budgets.of(cluster);
+        let budget = run.watches.budgets.of_cluster(cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         status.is_some_and(|s| s.replacements.iter().any(|r| r.completion_time.is_none()))
     }
@@ -96,9 +98,12 @@ impl Operation for Replacement {
         leads && (Self::is_open(run, cluster) || self.are_claims_due(run))
     }
 
-    async fn gather(&mut self, turn: &Turn<'_>) -> Result<Option<Input>, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
-        let is_open = Self::is_open(run, turn.cluster);
+    async fn gather(
+        &mut self,
+        context: &OperationContext<'_>,
+    ) -> Result<Option<Input>, ReconcileError> {
+        let OperationContext { run, look, .. } = *context;
+        let is_open = Self::is_open(run, context.cluster);
         if !is_open && !self.are_claims_due(run) && !is_worth_a_closer_look(look) {
             return Ok(None);
         }
@@ -108,44 +113,44 @@ impl Operation for Replacement {
         let data = if gather::mode(look.page.budget()) == Mode::Off && !is_open {
             Comparison::Unknown
         } else {
-            self.comparisons.compare(turn)
+            self.comparisons.compare(context)
         };
         let loops = self.crash_loops(&look.view, now);
         let input = gather(run, look, leadership_stays, data, loops).boxed();
         input.await.map(Some).map_err(ReconcileError::Gather)
     }
 
-    fn next(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
-        let Turn { run, look, .. } = *turn;
+    fn next(&self, context: &OperationContext<'_>, input: &Input) -> Plan<Step, Wait> {
+        let OperationContext { run, look, .. } = *context;
         if let Some(member) = disarm(&look.snapshot, &input.facts).into_iter().next()
             && input.facts.record.is_some()
         {
-            return Next::Act(vec![Step::Disarm(member)]);
+            return Plan::Act(vec![Step::Disarm(member)]);
         }
         let next = plan::next(&look.snapshot, &look.page.grants, &input.facts);
         let stay = self.refusals.members_stay(input.now);
         match (next, stay) {
             (plan::Next::Act(plan::Step::RemoveMember { pod, .. }), Some(because)) => {
                 let because = because.to_owned();
-                Next::Act(vec![Step::Undo { pod, because }])
+                Plan::Act(vec![Step::Undo { pod, because }])
             }
             (plan::Next::Act(plan::Step::Grant { .. }), Some(because)) => {
-                Next::Wait(Wait::MembersStay(because.to_owned()))
+                Plan::Wait(Wait::MembersStay(because.to_owned()))
             }
             (plan::Next::Act(plan::Step::Undo { pod, because }), _) => {
                 let because = because.to_string();
-                Next::Act(vec![Step::Undo { pod, because }])
+                Plan::Act(vec![Step::Undo { pod, because }])
             }
-            (plan::Next::Act(step), _) => Next::Act(vec![Step::Plan(step)]),
+            (plan::Next::Act(step), _) => Plan::Act(vec![Step::Plan(step)]),
             // A pod that etcd expects starts, also where a person changed the member list.
             (next, _) => match start::start(&run.observer, look, input) {
-                Some(step) => Next::Act(vec![step]),
-                None => Next::Wait(Wait::Plan(next)),
+                Some(step) => Plan::Act(vec![step]),
+                None => Plan::Wait(Wait::Plan(next)),
             },
         }
     }
 
-    fn permit(&self, turn: &Turn<'_>, input: &Input, step: &Step) -> Option<Permit> {
+    fn permit(&self, context: &OperationContext<'_>, input: &Input, step: &Step) -> Option<Permit> {
         let Step::Plan(step) = step else {
             return None;
         };
@@ -155,7 +160,7 @@ impl Operation for Replacement {
                 (&record.member, Some(begins))
             }
             plan::Step::Renew { record } => {
-                let open = turn.look.page.open_replacement()?;
+                let open = context.look.page.open_replacement()?;
                 (&record.member, Some(record::renewed(open, record)))
             }
             plan::Step::RemoveMember { pod, .. } => (pod, None),
@@ -168,30 +173,34 @@ impl Operation for Replacement {
 
     async fn apply(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
         step: &Step,
         permission: Option<Permission>,
     ) -> Result<Applied, ReconcileError> {
         let applied = match step {
             Step::Plan(step) => {
-                let done = self.refusals.carry_out(turn, input, step, permission);
+                let done = self.refusals.carry_out(context, input, step, permission);
                 done.boxed().await
             }
-            Step::Undo { pod, .. } => carry_out::undo(turn, pod).boxed().await,
-            Step::Disarm(member) => Ok(carry_out::disarm(turn, input, *member).boxed().await),
+            Step::Undo { pod, .. } => carry_out::undo(context, pod).boxed().await,
+            Step::Disarm(member) => Ok(carry_out::disarm(context, input, *member).boxed().await),
             Step::Start { pod, uid } => {
-                start::record_expected(turn, input, (pod, uid))
+                start::record_expected(context, input, (pod, uid))
                     .boxed()
                     .await?;
-                Ok(carry_out::release(turn, pod, uid).boxed().await)
+                Ok(carry_out::release(context, pod, uid).boxed().await)
             }
             Step::CreateAnew { pod, uid } => {
-                Ok(carry_out::delete_pod(turn, pod, uid).boxed().await)
+                Ok(carry_out::delete_pod(context, pod, uid).boxed().await)
             }
             Step::BeginAnew(pods) => {
                 let pods = pods.iter().cloned();
-                turn.run.ledger().begin_anew(&turn.look.page, pods).await?;
+                context
+                    .run
+                    .ledger()
+                    .begin_anew(&context.look.page, pods)
+                    .await?;
                 Ok(Applied::Done)
             }
         }?;
@@ -201,34 +210,41 @@ impl Operation for Replacement {
                 Step::Undo { .. } => "Undo",
                 _ => return Ok(applied),
             };
-            turn.run.metrics.replacement_step(slug);
+            context.run.metrics.replacement_step(slug);
         }
         Ok(applied)
     }
 
-    async fn publish(&mut self, turn: &Turn<'_>, input: &Input, next: &Next<Step, Wait>) {
+    async fn publish(
+        &mut self,
+        context: &OperationContext<'_>,
+        input: &Input,
+        next: &Plan<Step, Wait>,
+    ) {
         match next {
-            Next::Wait(Wait::MembersStay(because)) => {
-                warn!(cluster = %turn.cluster, because, "no member is replaced: etcd refused to remove one");
+            Plan::Wait(Wait::MembersStay(because)) => {
+                warn!(cluster = %context.cluster, because, "no member is replaced: etcd refused to remove one");
             }
-            Next::Wait(Wait::Plan(_)) => {
-                report::tell_held(turn.run, turn.look, input).boxed().await;
+            Plan::Wait(Wait::Plan(_)) => {
+                report::tell_held(context.run, context.look, input)
+                    .boxed()
+                    .await;
             }
-            Next::Act(_) => {}
+            Plan::Act(_) => {}
         }
     }
 
     fn report(
         &self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         made: &Made<'_, Step>,
     ) -> Option<Report> {
         let said = match next {
-            Next::Wait(Wait::Plan(next)) => report::said(turn.look, input, next),
-            Next::Wait(Wait::MembersStay(_)) => return None,
-            Next::Act(_) => {
+            Plan::Wait(Wait::Plan(next)) => report::said(context.look, input, next),
+            Plan::Wait(Wait::MembersStay(_)) => return None,
+            Plan::Act(_) => {
                 let (step, because) = made.failure()?;
                 input.facts.record.as_ref()?;
                 let text = format!("tried again: {step}. It failed: {because}.");
@@ -236,7 +252,7 @@ impl Operation for Replacement {
             }
         };
         Some(conditions::report(
-            turn,
+            context,
             condition::DATA_PROTECTED,
             said,
             true,
@@ -245,24 +261,24 @@ impl Operation for Replacement {
 
     fn rest(
         &mut self,
-        _: &Turn<'_>,
+        _: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         made: &Made<'_, Step>,
     ) -> Rest {
         match (next, made.done) {
-            (Next::Act(_), Some(Step::CreateAnew { .. }) | None) => Rest::NotBefore(WAITING),
-            (Next::Act(_), Some(_)) => Rest::NotBefore(STEP),
-            (Next::Wait(Wait::Plan(plan::Next::Wait { .. })), _)
+            (Plan::Act(_), Some(Step::CreateAnew { .. }) | None) => Rest::NotBefore(WAITING),
+            (Plan::Act(_), Some(_)) => Rest::NotBefore(STEP),
+            (Plan::Wait(Wait::Plan(plan::Next::Wait { .. })), _)
                 if input.facts.record.is_some() =>
             {
                 Rest::NotBefore(WAITING)
             }
-            (Next::Wait(Wait::Plan(_)), _) if self.comparisons.are_running() => {
+            (Plan::Wait(Wait::Plan(_)), _) if self.comparisons.are_running() => {
                 Rest::Within(WAITING)
             }
-            (Next::Wait(Wait::Plan(_)), _) => Rest::Idle,
-            (Next::Wait(Wait::MembersStay(_)), _) => Rest::Asleep(LONG),
+            (Plan::Wait(Wait::Plan(_)), _) => Rest::Idle,
+            (Plan::Wait(Wait::MembersStay(_)), _) => Rest::Asleep(LONG),
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::look::{Look, ReconcileError};
 use super::operation::{
-    Applied, Ended, Made, Next, Operation, Permission, Permit, Report, Rest, Turn,
+    Applied, Ended, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
 };
 use super::run::Run;
 use super::strategy::kind;
@@ -67,49 +67,49 @@ impl Rollout {
     fn without_setbacks(
         &self,
         steps: Vec<plan::Step>,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         now: Instant,
-    ) -> Next<Step, Wait> {
-        let seen = SeenVersions::of(&turn.look.page, &turn.look.view);
+    ) -> Plan<Step, Wait> {
+        let seen = SeenVersions::new(&context.look.page, &context.look.view);
         let mut untried = Vec::new();
         for step in steps {
             match self.setbacks.against(&step, &seen, now) {
                 None => untried.push(Step::Go(step)),
                 Some(because) if untried.is_empty() => {
                     let (pod, because) = (step.pod.name, because.to_owned());
-                    return Next::Wait(Wait::On(WaitingOn::Failed { pod, because }));
+                    return Plan::Wait(Wait::On(WaitingOn::Failed { pod, because }));
                 }
                 Some(_) => break,
             }
         }
-        Next::Act(untried)
+        Plan::Act(untried)
     }
 
     /// The help under `RollingUpdate`, where the StatefulSet controller updates: a broken member
     /// that keeps it from continuing is replaced.
-    fn help(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
+    fn help(&self, context: &OperationContext<'_>, input: &Input) -> Plan<Step, Wait> {
         let Look {
             page,
             view,
             snapshot,
             ..
-        } = turn.look;
+        } = context.look;
         let Some(set) = view.stateful_set().filter(|set| kind(set) != ON_DELETE) else {
-            return Next::Wait(Wait::Owner);
+            return Plan::Wait(Wait::Owner);
         };
         let Some(step) = unblock(snapshot, &page.grants, &input.desired) else {
-            return Next::Wait(Wait::Controller);
+            return Plan::Wait(Wait::Controller);
         };
         let target = snapshot.update_revision.as_deref();
         if !self.replaced.may_go(&step.pod.name, target, input.now) {
-            return Next::Wait(Wait::Controller);
+            return Plan::Wait(Wait::Controller);
         }
         match partition(set) {
-            None => self.without_setbacks(vec![step], turn, input.now),
+            None => self.without_setbacks(vec![step], context, input.now),
             Some(patch) if self.replaced.may_write_partition(input.now) => {
-                Next::Act(vec![Step::Partition(patch)])
+                Plan::Act(vec![Step::Partition(patch)])
             }
-            Some(_) => Next::Wait(Wait::Controller),
+            Some(_) => Plan::Wait(Wait::Controller),
         }
     }
 }
@@ -123,9 +123,9 @@ impl Operation for Rollout {
     fn is_at_work(&mut self, run: &Run, cluster: &ClusterRef, leads: bool) -> bool {
         let has_work = || {
             let watches = &run.watches;
-            let set = watches.stateful_sets.of(cluster)?;
+            let set = watches.stateful_sets.of_cluster(cluster)?;
             let set = set.stateful_set(cluster);
-            let budget = watches.budgets.of(cluster);
+            let budget = watches.budgets.of_cluster(cluster);
             let pod = |pod: &str| watches.pods.get(&cluster.namespace, pod);
             let ours = Self::is_ours(run, &set);
             Some(work::is_there(&set, budget.as_deref(), ours, pod))
@@ -142,13 +142,16 @@ impl Operation for Rollout {
         is_at_work
     }
 
-    async fn gather(&mut self, turn: &Turn<'_>) -> Result<Option<Input>, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
+    async fn gather(
+        &mut self,
+        context: &OperationContext<'_>,
+    ) -> Result<Option<Input>, ReconcileError> {
+        let OperationContext { run, look, .. } = *context;
         let set = look.view.stateful_set();
         // A StatefulSet that is being deleted creates no pods.
         let set = set.filter(|set| set.metadata.deletion_timestamp.is_none());
-        let Some(set) = set.filter(|_| self.is_at_work(run, turn.cluster, turn.leads)) else {
-            run.fleet.leave(turn.cluster);
+        let Some(set) = set.filter(|_| self.is_at_work(run, context.cluster, context.leads)) else {
+            run.fleet.leave(context.cluster);
             return Ok(None);
         };
         let now = run.clock.instant();
@@ -157,7 +160,7 @@ impl Operation for Rollout {
         let ours = Self::is_ours(run, set);
         let watched = Watched {
             findings: if ours {
-                findings(turn).await
+                findings(context).await
             } else {
                 Vec::new()
             },
@@ -172,34 +175,34 @@ impl Operation for Rollout {
         }))
     }
 
-    fn next(&self, turn: &Turn<'_>, input: &Input) -> Next<Step, Wait> {
+    fn next(&self, context: &OperationContext<'_>, input: &Input) -> Plan<Step, Wait> {
         if !input.ours {
-            turn.run.fleet.leave(turn.cluster);
-            return self.help(turn, input);
+            context.run.fleet.leave(context.cluster);
+            return self.help(context, input);
         }
-        let look = turn.look;
+        let look = context.look;
         match next_step(&look.snapshot, &look.page.grants, &input.desired) {
             plan::Next::Act(steps) => {
                 let mut steps: Vec<plan::Step> = steps.iter().cloned().collect();
-                match due::keep_due(turn, input, &mut steps) {
-                    Some(full) if steps.is_empty() => Next::Wait(Wait::On(full)),
-                    _ => self.without_setbacks(steps, turn, input.now),
+                match due::keep_due(context, input, &mut steps) {
+                    Some(full) if steps.is_empty() => Plan::Wait(Wait::On(full)),
+                    _ => self.without_setbacks(steps, context, input.now),
                 }
             }
             plan::Next::Wait(waiting) => {
                 if WaitingOn::gives_way(waiting.slug()) {
-                    turn.run.fleet.leave(turn.cluster);
+                    context.run.fleet.leave(context.cluster);
                 }
-                Next::Wait(Wait::On(waiting))
+                Plan::Wait(Wait::On(waiting))
             }
             plan::Next::Done => {
-                turn.run.fleet.leave(turn.cluster);
-                Next::Wait(Wait::Done)
+                context.run.fleet.leave(context.cluster);
+                Plan::Wait(Wait::Done)
             }
         }
     }
 
-    fn permit(&self, _: &Turn<'_>, _: &Input, step: &Step) -> Option<Permit> {
+    fn permit(&self, _: &OperationContext<'_>, _: &Input, step: &Step) -> Option<Permit> {
         match step {
             Step::Go(step) => Some(Permit::Pod(step.pod.clone(), step.kind())),
             Step::Partition(_) => None,
@@ -208,17 +211,17 @@ impl Operation for Rollout {
 
     async fn apply(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
         step: &Step,
         permission: Option<Permission>,
     ) -> Result<Applied, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
+        let OperationContext { run, look, .. } = *context;
         let step = match step {
             Step::Go(step) => step,
             Step::Partition(patch) => {
                 self.replaced.note_partition(input.now);
-                let written = write_partition(&run.client, turn.cluster, patch).await;
+                let written = write_partition(&run.client, context.cluster, patch).await;
                 return Ok(match written {
                     Ok(()) => Applied::Done,
                     Err(error) => Applied::Failed(error.to_string()),
@@ -236,7 +239,7 @@ impl Operation for Rollout {
                 run.metrics.rollout.step(action, because);
             }
             Applied::Failed(because) => {
-                let seen = SeenVersions::of(&look.page, &look.view);
+                let seen = SeenVersions::new(&look.page, &look.view);
                 let settle_time = run.settings.settle_time;
                 self.setbacks
                     .note(step, &seen, because, input.now, settle_time);
@@ -252,12 +255,12 @@ impl Operation for Rollout {
 
     fn report(
         &self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         made: &Made<'_, Step>,
     ) -> Option<Report> {
-        let Turn { run, look, .. } = *turn;
+        let OperationContext { run, look, .. } = *context;
         if !input.ours {
             return Some(Box::new(take_back));
         }
@@ -266,7 +269,7 @@ impl Operation for Rollout {
             Some(Step::Partition(_)) | None => None,
         };
         let waiting = waiting(next, made);
-        let done = matches!(next, Next::Wait(Wait::Done));
+        let done = matches!(next, Plan::Wait(Wait::Done));
         if step.is_none() && waiting.is_none() && !done {
             // The look was outdated.
             return None;
@@ -289,21 +292,21 @@ impl Operation for Rollout {
 
     fn rest(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
-        next: &Next<Step, Wait>,
+        next: &Plan<Step, Wait>,
         made: &Made<'_, Step>,
     ) -> Rest {
         if !input.ours {
             return Rest::Within(match (next, made.done, &made.ended) {
-                (Next::Wait(Wait::Owner), ..) => RESYNC,
+                (Plan::Wait(Wait::Owner), ..) => RESYNC,
                 (_, Some(_), _) | (_, _, Some((_, Ended::Outdated))) => SOON,
                 _ => LATER,
             });
         }
         let waiting = waiting(next, made);
         let outcome = outcome(made, waiting.as_ref());
-        let (now, metrics) = (turn.run.clock.instant(), &turn.run.metrics.rollout);
+        let (now, metrics) = (context.run.clock.instant(), &context.run.metrics.rollout);
         self.patience.after(outcome, now, metrics)
     }
 
@@ -313,8 +316,8 @@ impl Operation for Rollout {
 }
 
 /// The findings of the preflight.
-async fn findings(turn: &Turn<'_>) -> Vec<Finding> {
-    let Turn { run, look, .. } = *turn;
+async fn findings(context: &OperationContext<'_>) -> Vec<Finding> {
+    let OperationContext { run, look, .. } = *context;
     let Some(template) = look.view.template_etcd() else {
         return Vec::new();
     };
@@ -337,7 +340,7 @@ fn outcome<'w>(made: &Made<'_, Step>, waiting: Option<&'w WaitingOn>) -> Outcome
 }
 
 /// The wait of the rollout after this turn.
-fn waiting(next: &Next<Step, Wait>, made: &Made<'_, Step>) -> Option<WaitingOn> {
+fn waiting(next: &Plan<Step, Wait>, made: &Made<'_, Step>) -> Option<WaitingOn> {
     match (&made.ended, next) {
         (Some((Step::Go(step), Ended::Refused(reason))), _) => Some(WaitingOn::Permission {
             pod: step.pod.name.clone(),
@@ -347,7 +350,7 @@ fn waiting(next: &Next<Step, Wait>, made: &Made<'_, Step>) -> Option<WaitingOn> 
             pod: step.pod.name.clone(),
             because: because.clone(),
         }),
-        (None, Next::Wait(Wait::On(waiting))) => Some(waiting.clone()),
+        (None, Plan::Wait(Wait::On(waiting))) => Some(waiting.clone()),
         _ => None,
     }
 }

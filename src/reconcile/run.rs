@@ -68,7 +68,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    pub(super) fn of(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings) -> Self {
         Self {
             named: settings.namespaces.clone(),
             own: settings.lease_namespace.clone(),
@@ -131,7 +131,7 @@ impl Run {
     /// Whether a ledger needs no write, by the caches: no grant is open, and the ledger is trusted
     /// under the present webhooks.
     pub(super) fn is_quiet(&self, cluster: &ClusterRef) -> bool {
-        let Some(budget) = self.watches.budgets.of(cluster) else {
+        let Some(budget) = self.watches.budgets.of_cluster(cluster) else {
             return false;
         };
         let force = self.force(&cluster.namespace);
@@ -157,7 +157,7 @@ impl Run {
 
     /// Whether the status of a cluster shows a state whose duration a rule needs.
     pub(super) fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
-        let budget = self.watches.budgets.of(cluster);
+        let budget = self.watches.budgets.of_cluster(cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         status.is_some_and(slim::shows_unease)
     }

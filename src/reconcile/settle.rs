@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use super::operation::Turn;
+use super::operation::OperationContext;
 use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::ledger::{Ledger, LedgerError, Page, Settled};
 use crate::quorum::{Defragmentation, PodName, Replacement, VolumeRecords, progress_of_claims};
@@ -62,8 +62,8 @@ pub(super) async fn deletes(
 
 /// Removes the first permission to give up a claim that has ended. A replacement of the gate's own
 /// ends by its record.
-pub(super) async fn claims(turn: &Turn<'_>) -> Result<GivenUp, LedgerError> {
-    let (observer, look, cluster) = (&turn.run.observer, turn.look, turn.cluster);
+pub(super) async fn claims(context: &OperationContext<'_>) -> Result<GivenUp, LedgerError> {
+    let (observer, look, cluster) = (&context.run.observer, context.look, context.cluster);
     let page = &look.page;
     let members = page.grants.iter().map(|(member, _)| member.clone());
     let under_way = page.open_replacement().map(|one| one.member.as_str());
@@ -80,7 +80,7 @@ pub(super) async fn claims(turn: &Turn<'_>) -> Result<GivenUp, LedgerError> {
             }
         };
         let seen = progress_of_claims(&look.snapshot, member, &claims);
-        if replacement(turn, member, seen, |_, _| ()).await? {
+        if replacement(context, member, seen, |_, _| ()).await? {
             info!(%cluster, %member, "grant to replace the member settled");
             return Ok(GivenUp::Settled);
         }
@@ -95,13 +95,13 @@ pub(super) async fn claims(turn: &Turn<'_>) -> Result<GivenUp, LedgerError> {
 /// Removes the permission to replace a member if it has ended by what was `seen`, and changes the
 /// records in the same write. Returns whether it has.
 pub(super) async fn replacement(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     member: &PodName,
     seen: Replacement,
     note: impl FnOnce(&mut Vec<ReplacementStatus>, &mut VolumeRecords),
 ) -> Result<bool, LedgerError> {
-    let (page, settle_time) = (&turn.look.page, turn.run.settings.settle_time);
-    let ledger = turn.run.ledger();
+    let (page, settle_time) = (&context.look.page, context.run.settings.settle_time);
+    let ledger = context.run.ledger();
     let settled = ledger.settle_replacement(page, member, seen, settle_time, note);
     Ok(settled.await?.is_some())
 }
@@ -109,13 +109,13 @@ pub(super) async fn replacement(
 /// Removes the permission to defragment a member if it has ended by what was `seen`, and changes
 /// the record of the run in the same write. Returns whether it has.
 pub(super) async fn defragmentation(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     member: &PodName,
     seen: Defragmentation,
     note: impl FnOnce(&mut Vec<DefragmentationStatus>),
 ) -> Result<bool, LedgerError> {
-    let (page, settle_time) = (&turn.look.page, turn.run.settings.settle_time);
-    let ledger = turn.run.ledger();
+    let (page, settle_time) = (&context.look.page, context.run.settings.settle_time);
+    let ledger = context.run.ledger();
     let settled = ledger.settle_defragmentation(page, member, seen, settle_time, note);
     Ok(settled.await?.is_some())
 }

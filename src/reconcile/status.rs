@@ -16,7 +16,7 @@ use super::backups::Backups;
 use super::enrol::made_here;
 use super::initialisations::Initialisations;
 use super::look::{Look, ReconcileError};
-use super::operation::{Report, Turn};
+use super::operation::{OperationContext, Report};
 use super::report::{self, ReportFacts, Urgency};
 use super::run::Run;
 use super::volumes::{Directories, Joins};
@@ -84,30 +84,30 @@ impl Reports {
     /// time until the next look that this needs.
     pub(super) async fn show(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         reports: &[Report],
     ) -> Result<Option<Duration>, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
+        let OperationContext { run, look, .. } = *context;
         let now = run.clock.instant();
         self.shown = Some(now);
         let next_way = Box::pin(self.ways.after(run, look)).await;
         self.backups.read(run, look).await;
         let tolerance = look.snapshot.tolerance(&look.page.grants);
         run.metrics.clusters.numbers(
-            turn.cluster,
+            context.cluster,
             ClusterNumbers {
                 disruptions_allowed: tolerance.disruptions_allowed().into(),
                 voters: tolerance.voters.into(),
                 serving: tolerance.serving.into(),
             },
         );
-        if run.ledger().locks().pending(turn.cluster) > 0 {
+        if run.ledger().locks().pending(context.cluster) > 0 {
             return Ok(Some(POLITE));
         }
         let update = self.update(run, look, now).await;
         let before = look.page.status().cloned().unwrap_or_default();
         let recorded = look.page.status_after(update.clone());
-        let mut after = self.after(turn, &recorded, reports)?;
+        let mut after = self.after(context, &recorded, reports)?;
         if look.view.stateful_set().is_some() {
             after.joins_by = Box::pin(self.joins.read(run, look)).await;
         }
@@ -116,7 +116,7 @@ impl Reports {
             backups: self.backups.times(),
             ..state(budget, &after)
         };
-        run.metrics.clusters.state(turn.cluster, &state);
+        run.metrics.clusters.state(context.cluster, &state);
         let urgency = if recorded == before {
             report::urgency(&before, &after)
         } else {
@@ -129,7 +129,7 @@ impl Reports {
             let show = |status: &mut QuorumDisruptionBudgetStatus| *status = after.clone();
             run.ledger().report(&look.page, update, show).await?;
             self.written = Some(run.clock.instant());
-            tell(turn, &before, &after);
+            publish(context, &before, &after);
         }
         let loss = self.lost_since.map(|_| LOSS_AGAIN);
         Ok([next_way, deferred, loss].into_iter().flatten().min())
@@ -139,12 +139,12 @@ impl Reports {
     /// others may write meanwhile. A later look would not show the step, so this is tried again.
     pub(super) async fn show_step(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         reports: &[Report],
     ) -> Result<(), ReconcileError> {
-        let ledger = turn.run.ledger();
+        let ledger = context.run.ledger();
         let mut attempts = 0..ATTEMPTS;
-        while let (false, Some(page)) = (reports.is_empty(), ledger.read(turn.cluster).await?) {
+        while let (false, Some(page)) = (reports.is_empty(), ledger.read(context.cluster).await?) {
             let before = page.status().cloned().unwrap_or_default();
             let mut after = before.clone();
             for report in reports {
@@ -157,7 +157,7 @@ impl Reports {
                 Err(LedgerError::Conflict) if attempts.next().is_some() => {}
                 written => {
                     if written?.is_some() {
-                        tell(turn, &before, &after);
+                        publish(context, &before, &after);
                     }
                     break;
                 }
@@ -188,11 +188,11 @@ impl Reports {
     /// The status after this look. `recorded` is the status with what the look adds to the record.
     fn after(
         &self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         recorded: &QuorumDisruptionBudgetStatus,
         reports: &[Report],
     ) -> Result<QuorumDisruptionBudgetStatus, ReconcileError> {
-        let Turn { run, look, .. } = *turn;
+        let OperationContext { run, look, .. } = *context;
         let (budget, set) = (look.page.budget(), look.view.stateful_set());
         let generation = budget.metadata.generation;
         let now = Time(run.clock.now());
@@ -204,7 +204,7 @@ impl Reports {
         let max_age = budget.spec.max_age_of_backups();
         let max_age = max_age.map_err(ObserveError::Spec)?;
         self.backups.show(
-            turn.cluster,
+            context.cluster,
             &mut after.conditions,
             max_age,
             generation,
@@ -220,7 +220,7 @@ impl Reports {
                 look.view.trust()
             },
             untrusted_because: recorded.ledger.untrusted_because.as_deref(),
-            force: &run.force(&turn.cluster.namespace),
+            force: &run.force(&context.cluster.namespace),
             way: look.view.way(),
             told: &words_of_way(look.view.way(), &budget.spec.members),
             advice: self.ways.advice(),
@@ -248,13 +248,13 @@ fn labelled(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> Optio
 }
 
 /// Publishes the changes between two reports.
-fn tell(
-    turn: &Turn<'_>,
+fn publish(
+    context: &OperationContext<'_>,
     before: &QuorumDisruptionBudgetStatus,
     after: &QuorumDisruptionBudgetStatus,
 ) {
-    let Turn { run, look, .. } = *turn;
-    let (cluster, regarding) = (turn.cluster, look.page.budget().object_ref(&()));
+    let OperationContext { run, look, .. } = *context;
+    let (cluster, regarding) = (context.cluster, look.page.budget().object_ref(&()));
     for turned in report::turned(&before.conditions, &after.conditions) {
         let known = before.conditions.iter().any(|c| c.type_ == turned.type_);
         let good = turned.status == "True";

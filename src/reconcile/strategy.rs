@@ -86,7 +86,7 @@ enum Books {
 }
 
 impl Books {
-    fn of(set: &StatefulSet) -> Self {
+    fn read(set: &StatefulSet) -> Self {
         let Some(status) = &set.status else {
             return Self::Closed;
         };
@@ -125,7 +125,7 @@ fn is_closing(set: &StatefulSet) -> bool {
         strategy: strategy.as_ref(),
         memory: memory.map(String::as_str),
     };
-    sight.owners_while_closing(None).is_some() && Books::of(set) == Books::Due
+    sight.owners_while_closing(None).is_some() && Books::read(set) == Books::Due
 }
 
 /// The failure of a repair.
@@ -142,12 +142,12 @@ enum RepairError {
 /// Repairs until cancelled, while this replica leads. A StatefulSet is checked when it is added to
 /// `unchecked`, for as long as it needs a repair, and with all others when this replica begins to
 /// lead.
-pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
+pub(super) async fn run(run: Arc<Run>, unchecked: Arc<Unchecked>) {
     let repairer = Repairer {
         client: run.client.clone(),
         ledger: run.ledger().clone(),
         features: run.settings.features,
-        bounds: Bounds::of(&run.settings),
+        bounds: Bounds::new(&run.settings),
     };
     let mut leading = run.leading.begun_now();
     let mut backoffs = Backoffs::default();
@@ -163,8 +163,8 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
             }
             changed.extend(due);
             changed.retain(|cluster| {
-                let set = run.watches.stateful_sets.of(cluster);
-                let is_guarded = run.watches.budgets.of(cluster).is_some();
+                let set = run.watches.stateful_sets.of_cluster(cluster);
+                let is_guarded = run.watches.budgets.of_cluster(cluster).is_some();
                 set.is_some_and(|set| repairer.is_due(cluster, &set, is_guarded))
             });
             due = changed.into_iter().collect();
@@ -250,7 +250,7 @@ impl Repairer {
         let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
         let enrolled = self.features.on_delete && (cached.sight.is_enrolled || is_guarded);
         match (enrolled, kept) {
-            (true, true) => Books::of(&set) == Books::Due,
+            (true, true) => Books::read(&set) == Books::Due,
             (true, false) => !is_closing(&set),
             (false, _) => changed,
         }
@@ -306,7 +306,7 @@ impl Repairer {
         if is_closing(&typed) {
             return Ok(None);
         }
-        let due = kind(&typed) == ON_DELETE && Books::of(&typed) == Books::Due;
+        let due = kind(&typed) == ON_DELETE && Books::read(&typed) == Books::Due;
         Ok(Some(
             if due && page.is_some_and(|page| all_serve(&page, &typed)) {
                 LeaderCommand::CloseBooks

@@ -296,7 +296,7 @@ fn a_worker_that_waits_takes_little_memory() {
     fn size<A, B, C, R>(_: impl Fn(A, B, C) -> R) -> usize {
         size_of::<R>()
     }
-    let bytes = size(super::cluster::keep);
+    let bytes = size(super::cluster::run);
     assert!(
         bytes <= 2048,
         "{bytes} bytes; box what is only needed at work"

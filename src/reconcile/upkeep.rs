@@ -42,7 +42,7 @@ impl Upkeep {
         plan_companion(run, look).await;
         self.keep_members(run, look, initialisations).await;
         let redriven = self.redrive(run, look).await;
-        let told = Box::pin(self.refills.tell(run, look)).await;
+        let told = Box::pin(self.refills.report(run, look)).await;
         redriven.into_iter().chain(told).min()
     }
 
@@ -52,7 +52,7 @@ impl Upkeep {
             return;
         }
         let members = self.members.get_or_insert_default();
-        if let Err(error) = Box::pin(members.keep(run, look, initialisations)).await {
+        if let Err(error) = Box::pin(members.run(run, look, initialisations)).await {
             warn!(cluster = %look.page.cluster, %error, "cannot update the EtcdMembers");
         }
     }
@@ -100,7 +100,7 @@ async fn plan_companion(run: &Run, look: &Look) {
             tolerance.majority,
             unseen_by_planners(tolerance.voters, &look.snapshot),
             look.view.policy(),
-            companion::Evictions::of(look.page.budget()),
+            companion::Evictions::from_budget(look.page.budget()),
         ),
     };
     let namespace = &cluster.namespace;

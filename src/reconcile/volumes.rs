@@ -204,7 +204,10 @@ async fn write_notes(
     let named: Vec<(PodName, String)> = named.collect();
     let all = named.len();
     let found = run.observer.claims_metadata(&page.cluster, named).await;
-    let notes: Vec<ClaimNote> = found.iter().filter_map(|(_, m)| ClaimNote::of(m)).collect();
+    let notes: Vec<ClaimNote> = found
+        .iter()
+        .filter_map(|(_, m)| ClaimNote::read(m))
+        .collect();
     let begun = page.budget().metadata.creation_timestamp.as_ref();
     let since = guarded_since(&notes, cluster).or(begun.map(|at| at.0));
     let Some(since) = since else {
@@ -225,7 +228,7 @@ async fn write_notes(
             held: HeldData { cluster, member },
             since,
         };
-        let is_noted = ClaimNote::of(metadata) == Some(note);
+        let is_noted = ClaimNote::read(metadata) == Some(note);
         if is_noted || is_shared || !record.volume.is_on_claim(uid) {
             continue;
         }
@@ -300,7 +303,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
                 before.id == id && before.pod != record.pod && !before.volume.is_in_pod()
             };
             if before.is_some_and(of_another_pod) {
-                refills::tell(run, page, pod, id, "on another volume");
+                refills::publish(run, page, pod, id, "on another volume");
             }
         }
     }

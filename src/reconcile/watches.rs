@@ -124,16 +124,16 @@ impl Watches {
 
     /// The `PodDisruptionBudget`s of a namespace.
     pub(super) fn disruption_budgets(&self, namespace: &str) -> Vec<Arc<PodDisruptionBudget>> {
-        let names = self.disruption_budget_names.index().of(namespace);
+        let names = self.disruption_budget_names.index().get(namespace);
         let cached = |name: &String| self.disruption_budgets.get(namespace, name);
         names.iter().filter_map(cached).collect()
     }
 
     /// The clusters whose budgets report the etcd cluster with this id, in order.
     pub(super) fn same_etcd(&self, id: &String) -> Vec<ClusterRef> {
-        let mut clusters = self.same_etcd.of(id);
+        let mut clusters = self.same_etcd.get(id);
         clusters.retain(|cluster| {
-            let budget = self.budgets.of(cluster);
+            let budget = self.budgets.of_cluster(cluster);
             budget.as_deref().and_then(cluster_id) == Some(id)
         });
         clusters
@@ -163,7 +163,7 @@ impl Watches {
             }),
             set: Box::new(move |cluster| {
                 let shows = covers(&cluster.namespace) && sets.is_listed();
-                shows.then(|| match sets.of(cluster).map(|set| set.sight) {
+                shows.then(|| match sets.of_cluster(cluster).map(|set| set.sight) {
                     None => SetSeen::Missing,
                     Some(sight) if sight.is_enrolled => SetSeen::Enrolled,
                     Some(sight) if sight.opts_out => SetSeen::OptedOut,
@@ -232,7 +232,7 @@ fn cluster_id(budget: &QuorumDisruptionBudget) -> Option<&String> {
 pub(super) type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A callback for every change, called as soon as a watch shows it.
-pub(super) type Told = Arc<dyn Fn(Change) + Send + Sync>;
+pub(super) type OnChange = Arc<dyn Fn(Change) + Send + Sync>;
 
 /// An object that a watch can read.
 trait Watched: Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
@@ -243,7 +243,7 @@ impl<K: Clone + Debug + DeserializeOwned + Send + Sync + 'static> Watched for K 
 struct Opening<'a> {
     client: &'a Client,
     namespaces: &'a [String],
-    told: &'a Told,
+    told: &'a OnChange,
     /// The futures that keep them going, with the kind that each watches.
     following: Vec<(String, Following)>,
 }
@@ -324,7 +324,7 @@ impl Opening<'_> {
             // Where an object is, its value, and the change that it means.
             let seen = move |mut object: K, exists| {
                 slim::trim(object.meta_mut());
-                let (place, value) = (Place::of(&object), read(object));
+                let (place, value) = (Place::from_object(&object), read(object));
                 index(&place, &value, exists);
                 let change = change(&place, &value);
                 (place, value, change)
@@ -374,7 +374,7 @@ pub(super) fn open(
     client: &Client,
     namespaces: &[String],
     webhooks: &str,
-    told: &Told,
+    told: &OnChange,
     disruption_budget_names: &Arc<DisruptionBudgetNames>,
 ) -> (Watches, Vec<(String, Following)>) {
     let mut opening = Opening {

@@ -122,7 +122,11 @@ impl Workers {
 
     /// Keeps exactly one worker for each of these clusters, and none for others. Returns the others
     /// that had one.
-    pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F) -> Vec<ClusterRef>
+    pub(super) fn set_clusters<F, B, D>(
+        &mut self,
+        clusters: &[ClusterRef],
+        duties: F,
+    ) -> Vec<ClusterRef>
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
         B: FnMut() -> D + Send + 'static,
@@ -173,7 +177,7 @@ impl Workers {
     }
 
     /// The signals for this cluster's tasks.
-    pub(super) fn of(&self, cluster: &ClusterRef) -> Option<&Wake> {
+    pub(super) fn get(&self, cluster: &ClusterRef) -> Option<&Wake> {
         self.of.get(cluster).map(|worker| worker.wake.as_ref())
     }
 

@@ -342,7 +342,7 @@ impl Files {
 
     fn check_validity(&self, own: &[u8], now: Timestamp) -> Result<Validity, Unusable> {
         let unreadable = |why: String| Unusable::Certificate(self.certificate.clone(), why);
-        let Validity { from, until } = Validity::of(own).map_err(unreadable)?;
+        let Validity { from, until } = Validity::parse(own).map_err(unreadable)?;
         if now >= until {
             return Err(Unusable::Expired(self.certificate.clone(), until));
         }

@@ -110,7 +110,7 @@ pub(super) async fn serve(
             tracing::debug!(%error, peer, "TLS handshake ended early");
         }
         Ok(Err(error)) => {
-            UNAUTHENTICATED.tell(|| tracing::info!(%error, peer, "TLS handshake failed"));
+            UNAUTHENTICATED.log(|| tracing::info!(%error, peer, "TLS handshake failed"));
         }
         Err(_) => tracing::debug!(after = ?arrived.elapsed(), "TLS handshake took too long"),
     }

@@ -34,11 +34,11 @@ fn change(strategy: Option<Value>, memory: AnnotationChange) -> Option<Change> {
 fn on_delete_is_set_and_what_was_there_is_remembered() {
     let now = partitioned();
     assert_eq!(
-        sight(&now, None).keep(None),
+        sight(&now, None).on_delete(None),
         change(Some(on_delete()), says(PARTITIONED))
     );
     assert_eq!(
-        SetStrategy::default().keep(None),
+        SetStrategy::default().on_delete(None),
         change(Some(on_delete()), says(r#"{"type":"RollingUpdate"}"#))
     );
 }
@@ -52,14 +52,14 @@ fn the_memory_follows_what_the_owner_asks_for() {
         (Some(earlier), None),
     ] {
         assert_eq!(
-            sight(&now, memory).keep(before),
+            sight(&now, memory).on_delete(before),
             change(Some(on_delete()), says(PARTITIONED))
         );
     }
     let spelled_otherwise =
         r#"{"type": "RollingUpdate", "rollingUpdate": {"partition": 2, "maxUnavailable": "30%"}}"#;
     assert_eq!(
-        sight(&now, Some(spelled_otherwise)).keep(None),
+        sight(&now, Some(spelled_otherwise)).on_delete(None),
         change(Some(on_delete()), AnnotationChange::Stays)
     );
 }
@@ -69,7 +69,7 @@ fn a_memory_that_is_dropped_or_broken_is_carried_over() {
     let now = on_delete();
     for lost in [None, Some("{"), Some("{}"), Some(r#"{"type":1}"#), Some("")] {
         assert_eq!(
-            sight(&now, lost).keep(Some(PARTITIONED)),
+            sight(&now, lost).on_delete(Some(PARTITIONED)),
             change(None, says(PARTITIONED)),
             "{lost:?}"
         );
@@ -80,18 +80,18 @@ fn a_memory_that_is_dropped_or_broken_is_carried_over() {
 fn what_is_kept_is_not_touched_again() {
     let now = on_delete();
     let kept = sight(&now, Some(PARTITIONED));
-    assert_eq!(kept.keep(Some(PARTITIONED)), None);
-    assert_eq!(kept.keep(None), None);
+    assert_eq!(kept.on_delete(Some(PARTITIONED)), None);
+    assert_eq!(kept.on_delete(None), None);
 }
 
 #[test]
 fn an_owners_own_on_delete_is_never_changed() {
     let now = on_delete();
     let own = sight(&now, None);
-    assert_eq!(own.keep(None), None);
+    assert_eq!(own.on_delete(None), None);
     assert_eq!(own.give_back(None), None);
     let declared = sight(&now, Some(r#"{"type":"OnDelete"}"#));
-    assert_eq!(declared.keep(None), None);
+    assert_eq!(declared.on_delete(None), None);
     assert_eq!(
         declared.give_back(None),
         change(None, AnnotationChange::Goes)
@@ -133,7 +133,7 @@ fn a_merge_patch_replaces_the_whole_strategy() {
     let mut set = json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 3, "updateStrategy": partitioned()}});
     let before = set.clone();
     let live = set["spec"]["updateStrategy"].clone();
-    let keep = sight(&live, None).keep(None).unwrap();
+    let keep = sight(&live, None).on_delete(None).unwrap();
     json_patch::merge(&mut set, &keep.merge_patch(Some(&live)));
     assert_eq!(
         set,
@@ -153,11 +153,11 @@ fn parameters_that_are_written_alone_are_the_owners_wish() {
     let now = json!({"type": "OnDelete", "rollingUpdate": {"partition": 2}});
     let wish = r#"{"rollingUpdate":{"partition":2},"type":"RollingUpdate"}"#;
     assert_eq!(
-        sight(&now, Some(PARTITIONED)).keep(Some(PARTITIONED)),
+        sight(&now, Some(PARTITIONED)).on_delete(Some(PARTITIONED)),
         change(Some(on_delete()), says(wish))
     );
     // The gate replaced nothing here, so this is a mistake, which the API server will refuse.
-    assert_eq!(sight(&now, None).keep(None), None);
+    assert_eq!(sight(&now, None).on_delete(None), None);
 }
 
 /// The strategy while the books are closed, in the forms that the API server may complete it to.
@@ -191,12 +191,12 @@ fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
             // Any writer in the meantime (of a new template, say) gets OnDelete back, and the
             // owner's strategy stays the same.
             let back = change(Some(on_delete()), says(&owners.to_string()));
-            assert_eq!(sight.keep(None), back);
+            assert_eq!(sight.on_delete(None), back);
             let dropped = SetStrategy {
                 memory: None,
                 ..sight
             };
-            assert_eq!(dropped.keep(Some(&memory)), back);
+            assert_eq!(dropped.on_delete(Some(&memory)), back);
             assert_eq!(sight.close_books(None), None, "it is closing");
         }
     }
@@ -212,7 +212,7 @@ fn what_an_owner_asks_for_while_the_books_are_closed_is_remembered() {
     let sight = sight(&now, Some(&memory));
     assert_eq!(sight.owners_while_closing(None), None);
     assert_eq!(
-        sight.keep(None),
+        sight.on_delete(None),
         change(Some(on_delete()), says(PARTITIONED))
     );
     assert_eq!(sight.give_back(None), change(None, AnnotationChange::Goes));
@@ -234,7 +234,7 @@ fn switched_off_while_the_books_are_closed_the_owner_gets_its_own_strategy_back(
 fn a_mark_that_was_left_behind_goes() {
     let memory = marked(PARTITIONED);
     assert_eq!(
-        sight(&on_delete(), Some(&memory)).keep(None),
+        sight(&on_delete(), Some(&memory)).on_delete(None),
         change(None, says(PARTITIONED))
     );
 }

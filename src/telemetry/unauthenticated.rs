@@ -54,7 +54,7 @@ impl LineLimit {
 
     /// Writes the line if the limit allows it, after a line with the number of those left out since
     /// the last.
-    pub fn tell(&self, line: impl FnOnce()) {
+    pub fn log(&self, line: impl FnOnce()) {
         let Some(left_out) = self.take(monotonic_now()) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
@@ -129,7 +129,7 @@ mod tests {
     fn what_is_left_out_is_counted_and_its_number_told_with_the_next_line() {
         let (limit, mut written) = (LineLimit::new(), 0);
         for _ in 0..AT_ONCE + 7 {
-            limit.tell(|| written += 1);
+            limit.log(|| written += 1);
         }
         assert!(written >= AT_ONCE);
         assert_eq!(limit.left_out(), u64::from(AT_ONCE + 7 - written));

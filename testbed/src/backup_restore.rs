@@ -65,7 +65,7 @@ pub struct BackupRestore {
 
 impl BackupRestore {
     /// The stand-ins of this sandbox.
-    pub fn of(sandbox: &Sandbox) -> Self {
+    pub fn new(sandbox: &Sandbox) -> Self {
         let directory = sandbox.directory().join("backup-restore");
         Self { directory }
     }

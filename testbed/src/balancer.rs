@@ -40,7 +40,7 @@ pub struct Balancer {
 #[derive(Debug)]
 struct Shared {
     replicas: Vec<Replica>,
-    turn: Mutex<Turn>,
+    turn: Mutex<Rotation>,
 }
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ struct Replica {
 }
 
 #[derive(Debug)]
-struct Turn {
+struct Rotation {
     next: usize,
     pinned: Option<usize>,
     /// The replicas in the Service, if [`Directions`] have named them.
@@ -70,7 +70,7 @@ impl Balancer {
             connections: AtomicU64::new(0),
         };
         let stop = CancellationToken::new();
-        let turn = Turn {
+        let turn = Rotation {
             next: 0,
             pinned: None,
             standing: None,
@@ -132,7 +132,7 @@ impl Balancer {
         self.shared.replicas.iter().map(count).collect()
     }
 
-    fn with_turn<T>(&self, change: impl FnOnce(&mut Turn) -> T) -> T {
+    fn with_turn<T>(&self, change: impl FnOnce(&mut Rotation) -> T) -> T {
         self.shared.with_turn(change)
     }
 }
@@ -156,7 +156,7 @@ impl Drop for Balancer {
 }
 
 impl Shared {
-    fn with_turn<T>(&self, change: impl FnOnce(&mut Turn) -> T) -> T {
+    fn with_turn<T>(&self, change: impl FnOnce(&mut Rotation) -> T) -> T {
         change(&mut self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -169,7 +169,7 @@ impl Build<'_> {
             Ok(lock) => return Ok(lock),
             Err((file, _)) => file,
         };
-        tell(&format!(
+        print(&format!(
             "{} is being built by another process; waiting for it",
             self.title()
         ));
@@ -180,7 +180,7 @@ impl Build<'_> {
 
     fn build(&self, work: &Path, target: &Path) -> Result<()> {
         let started = Instant::now();
-        tell(&format!(
+        print(&format!(
             "building {} (once; kept in {})",
             self.title(),
             target.display()
@@ -202,7 +202,7 @@ impl Build<'_> {
             fs::create_dir_all(parent)?;
         }
         fs::rename(&fresh, target).with_context(|| format!("cannot put {}", target.display()))?;
-        tell(&format!(
+        print(&format!(
             "built {} in {:.0?}",
             self.title(),
             started.elapsed()
@@ -216,7 +216,7 @@ impl Build<'_> {
             let binaries = binaries(self.release.software).iter();
             binaries.map(|binary| binary.package)
         };
-        tell("downloading its modules");
+        print("downloading its modules");
         let listed = go(work)
             .args(["list", "-deps", "-f", "{{.ImportPath}}"])
             .args(packages())
@@ -245,7 +245,7 @@ impl Build<'_> {
             .stderr(Stdio::piped());
         let mut running = build.spawn().with_context(|| self.no_go())?;
         if let Some(stderr) = running.stderr.take() {
-            Progress::of(all).follow(BufReader::new(stderr))?;
+            Progress::new(all).follow(BufReader::new(stderr))?;
         }
         let status = running.wait()?;
         if !status.success() {
@@ -328,7 +328,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(all: usize) -> Self {
+    fn new(all: usize) -> Self {
         let now = Instant::now();
         Self {
             all,
@@ -345,7 +345,7 @@ impl Progress {
                 Some(other) => eprintln!("{other}"),
                 None if self.told.elapsed() >= PROGRESS => {
                     self.told = Instant::now();
-                    tell(&self.line(self.started.elapsed()));
+                    print(&self.line(self.started.elapsed()));
                 }
                 None => {}
             }
@@ -390,7 +390,7 @@ fn remove_directory(path: &Path) -> Result<()> {
 }
 
 /// Prints a line for the person who waits.
-pub(crate) fn tell(line: &str) {
+pub(crate) fn print(line: &str) {
     eprintln!("testbed: {line}");
 }
 
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn progress_counts_packages_and_passes_on_what_else_go_prints() {
-        let mut progress = Progress::of(3);
+        let mut progress = Progress::new(3);
         assert_eq!(progress.take("k8s.io/kubernetes/cmd/kubectl"), None);
         let error = "# k8s.io/klog/v2\n";
         assert_eq!(progress.take(error), Some(error));

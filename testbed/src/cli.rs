@@ -11,7 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::agent;
 use crate::backup_restore::BackupRestoreCommand;
-use crate::builder::{self, tell};
+use crate::builder::{self, print};
 use crate::control_plane::ControlPlane;
 use crate::kubeconfig;
 use crate::member::MemberCommand;
@@ -159,7 +159,7 @@ fn build(kubernetes: &Release, etcd: &[&'static Release]) -> Result<ExitCode> {
     };
     for release in std::iter::once(kubernetes).chain(etcd) {
         let directory = builder::ensure_built(&cache, release)?;
-        tell(&format!(
+        print(&format!(
             "{} {} is in {}",
             release.software.name(),
             release.version,
@@ -172,13 +172,13 @@ fn build(kubernetes: &Release, etcd: &[&'static Release]) -> Result<ExitCode> {
 async fn up(plane: &ControlPlane) -> Result<ExitCode> {
     let started = Instant::now();
     plane.up().await?;
-    tell(&format!(
+    print(&format!(
         "Kubernetes {} is up ({:.1?})",
         plane.kubernetes.version,
         started.elapsed()
     ));
-    tell("try `testbed status`, `testbed kubectl get nodes`, or");
-    tell(&format!(
+    print("try `testbed status`, `testbed kubectl get nodes`, or");
+    print(&format!(
         "  export KUBECONFIG={}",
         plane.state.admin_kubeconfig().display()
     ));
@@ -188,8 +188,8 @@ async fn up(plane: &ControlPlane) -> Result<ExitCode> {
 async fn down(plane: &ControlPlane) -> Result<ExitCode> {
     let stopped = plane.down().await?;
     match stopped.as_slice() {
-        [] => tell("nothing was running"),
-        names => tell(&format!("stopped {}", names.join(", "))),
+        [] => print("nothing was running"),
+        names => print(&format!("stopped {}", names.join(", "))),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -31,7 +31,7 @@ pub struct Identity {
 
 impl Identity {
     /// The process that has this pid now. `None` if there is none, or only a zombie.
-    pub fn of(pid: u32) -> Option<Self> {
+    pub fn read(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The command's name is in parentheses, and may contain spaces and parentheses itself.
@@ -46,7 +46,7 @@ impl Identity {
 
     /// The identity of this process.
     pub fn myself() -> Result<Self> {
-        Self::of(std::process::id()).context("/proc does not show this process")
+        Self::read(std::process::id()).context("/proc does not show this process")
     }
 
     /// The pid.
@@ -56,7 +56,7 @@ impl Identity {
 
     /// Whether this very process still runs.
     pub fn is_running(self) -> bool {
-        u32::try_from(self.pid).ok().and_then(Self::of) == Some(self)
+        u32::try_from(self.pid).ok().and_then(Self::read) == Some(self)
     }
 
     /// Sends a signal. A process that is gone already is no error.
@@ -179,7 +179,7 @@ impl Background {
                 command.get_program().to_string_lossy()
             )
         })?;
-        let identity = Identity::of(child.id())
+        let identity = Identity::read(child.id())
             .with_context(|| format!("{} ended at once{}", self.name, self.last_words()))?;
         fs::write(self.command_file(), line)?;
         fs::write(&self.pid_file, identity.to_string())
@@ -435,7 +435,7 @@ mod tests {
                     .trim()
                     .parse()
                     .ok()
-                    .and_then(Identity::of)
+                    .and_then(Identity::read)
             },
         )
         .await

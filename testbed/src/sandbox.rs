@@ -15,7 +15,7 @@ use kube::api::{Api, PostParams};
 use serde_json::json;
 
 use crate::bed::Bed;
-use crate::builder::tell;
+use crate::builder::print;
 use crate::eventually::eventually;
 use crate::node::{self, Image, NAMESPACE_LABEL, Node};
 use crate::paths::State;
@@ -159,18 +159,18 @@ impl Sandbox {
     fn keep(&self) {
         // If this fails, the next sweep removes the files that should be kept.
         let _ = fs::write(self.directory().join(KEEP), "");
-        tell(&format!(
+        print(&format!(
             "namespace {} is kept; its files are in",
             self.namespace
         ));
         self.tell_where();
-        tell("`testbed down` removes it");
+        print("`testbed down` removes it");
     }
 
     fn tell_where(&self) {
-        tell(&format!("  {}", self.directory().display()));
+        print(&format!("  {}", self.directory().display()));
         for node in &self.nodes {
-            tell(&format!(
+            print(&format!(
                 "  {}",
                 self.bed.state().node(node.name()).display()
             ));
@@ -187,7 +187,7 @@ impl Drop for Sandbox {
             self.keep();
             return;
         }
-        tell(&format!(
+        print(&format!(
             "sandbox {} was not closed; its logs stay in",
             self.namespace
         ));
@@ -197,7 +197,7 @@ impl Drop for Sandbox {
         // running.
         let torn_down = std::thread::spawn(move || tear_down_blocking(&state, &namespace)).join();
         if let Ok(Err(error)) = torn_down {
-            tell(&format!(
+            print(&format!(
                 "sandbox {} is not torn down completely: {error:#}",
                 self.namespace
             ));
@@ -222,7 +222,7 @@ pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
             continue;
         };
         if let Err(error) = tear_down(&bed.client(), bed.state(), namespace).await {
-            tell(&format!(
+            print(&format!(
                 "what is left of sandbox {namespace} cannot be swept away: {error:#}"
             ));
         }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::builder::tell;
+use crate::builder::print;
 use crate::etcd_cluster::EtcdCluster;
 use crate::member::ClusterArgs;
 use crate::writer::{Report, Writer};
@@ -47,11 +47,11 @@ impl WriteCommand {
         summarise(&report);
         match report.assert_nothing_lost(&cluster).await {
             Ok(()) => {
-                tell("every acknowledged write is there");
+                print("every acknowledged write is there");
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
-                tell(&format!("{error:#}"));
+                print(&format!("{error:#}"));
                 Ok(ExitCode::FAILURE)
             }
         }
@@ -65,7 +65,7 @@ async fn tell_every_second(writer: &Writer) {
         ticks.tick().await;
         let (acknowledged, failures) = (writer.acknowledged(), writer.failures());
         let gap = writer.longest_gap();
-        tell(&format!(
+        print(&format!(
             "{acknowledged} written, {failures} failed, longest gap {gap:.1?}"
         ));
     }
@@ -73,14 +73,14 @@ async fn tell_every_second(writer: &Writer) {
 
 fn summarise(report: &Report) {
     for failure in report.failures.iter().rev().take(5).rev() {
-        tell(&format!(
+        print(&format!(
             "failed through {}: {}",
             failure.address, failure.error
         ));
     }
     let (written, failed) = (report.acknowledged.len(), report.failures.len());
     let gap = report.longest_gap;
-    tell(&format!(
+    print(&format!(
         "{written} writes acknowledged, {failed} failed, longest gap {gap:.1?}"
     ));
 }

@@ -297,7 +297,7 @@ async fn a_partitioned_member(readiness: Readiness, name: &str) -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    let cut = PodFaults::of(&sandbox, &victim).await?.partition()?;
+    let cut = PodFaults::find(&sandbox, &victim).await?.partition()?;
     eventually(PATIENCE, "it has lost its leader", async || {
         let leader = cluster.endpoint_status(&victim).await?.leader;
         ensure!(leader.is_none(), "it follows {leader:?}");
@@ -363,7 +363,7 @@ async fn a_member_with_corrupt_data_cannot_start() -> Result<()> {
     let cluster = EtcdCluster::builder("etcd").apply(&sandbox).await?;
     cluster.quorate(PATIENCE).await?;
     let victim = cluster.followers().await?.remove(0);
-    PodFaults::of(&sandbox, &victim).await?.corrupt_data()?;
+    PodFaults::find(&sandbox, &victim).await?.corrupt_data()?;
     eventually(PATIENCE, "it is in CrashLoopBackOff", async || {
         let why = waiting_reason(&cluster, &victim).await?;
         ensure!(
@@ -439,7 +439,7 @@ async fn a_member_that_clients_cannot_reach_keeps_its_part_in_the_quorum() -> Re
     let cluster = EtcdCluster::builder("etcd").apply(&sandbox).await?;
     cluster.quorate(PATIENCE).await?;
     for (pod, refused) in [("etcd-0", true), ("etcd-1", false)] {
-        let faults = PodFaults::of(&sandbox, pod).await?;
+        let faults = PodFaults::find(&sandbox, pod).await?;
         let cut = if refused {
             faults.refuse_clients()?
         } else {

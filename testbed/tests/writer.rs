@@ -34,8 +34,8 @@ async fn a_frozen_majority_counts_as_failure_and_loses_nothing() -> Result<()> {
     goes_on(&writer).await?;
 
     let frozen = [
-        PodFaults::of(&sandbox, "etcd-0").await?.freeze()?,
-        PodFaults::of(&sandbox, "etcd-1").await?.freeze()?,
+        PodFaults::find(&sandbox, "etcd-0").await?.freeze()?,
+        PodFaults::find(&sandbox, "etcd-1").await?.freeze()?,
     ];
     let (acknowledged, failures) = (writer.acknowledged(), writer.failures());
     eventually(PATIENCE, "writes fail", async || {
@@ -61,7 +61,7 @@ async fn a_frozen_follower_is_written_around() -> Result<()> {
     let writer = Writer::start(&cluster).await?;
     goes_on(&writer).await?;
     let follower = cluster.followers().await?.remove(0);
-    let frozen = PodFaults::of(&sandbox, &follower).await?.freeze()?;
+    let frozen = PodFaults::find(&sandbox, &follower).await?.freeze()?;
     eventually(PATIENCE, "the frozen follower is noticed", async || {
         writer.failures() > 0
     })
@@ -79,7 +79,7 @@ async fn a_killed_member_is_found_again_and_nothing_is_lost() -> Result<()> {
     let writer = Writer::start(&cluster).await?;
     goes_on(&writer).await?;
     let leader = cluster.leader().await?;
-    PodFaults::of(&sandbox, &leader).await?.kill()?;
+    PodFaults::find(&sandbox, &leader).await?.kill()?;
     goes_on(&writer).await?;
     cluster.quorate(PATIENCE).await?;
     let report = writer.stop().await?;

@@ -61,9 +61,9 @@ async fn restorations_that_fail_are_said_until_one_succeeds() -> Result<()> {
         .await?;
     let shown = world.condition(condition::DATA_RESTORABLE).await;
     ensure!(shown.is_err(), "no restoration failed: {shown:?}");
-    let stand_ins = BackupRestore::of(&world.sandbox);
+    let stand_ins = BackupRestore::new(&world.sandbox);
     stand_ins.initialises("etcd-0", Outcome::NotRestored)?;
-    PodFaults::of(&world.sandbox, "etcd-0").await?.kill()?;
+    PodFaults::find(&world.sandbox, "etcd-0").await?.kill()?;
     world
         .reported(condition::DATA_RESTORABLE, |shown| {
             let command = "logs etcd-0 -c backup-restore";

@@ -125,7 +125,7 @@ async fn a_budget_deleted_with_its_open_grant_comes_back_untrusted() -> Result<(
     let uid = world.etcd.pod_uid(leaving).await?;
     // A frozen member does not handle SIGTERM. So its pod terminates until its grace period is
     // over, or until it is thawed.
-    let frozen = PodFaults::of(&world.sandbox, leaving).await?.freeze()?;
+    let frozen = PodFaults::find(&world.sandbox, leaving).await?.freeze()?;
     world.lets_go(By::Delete, leaving).await?;
     let granted = world.granted().await?;
     ensure!(granted == [leaving.clone()], "grants: {granted:?}");

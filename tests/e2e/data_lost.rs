@@ -23,7 +23,7 @@ const WRITES: usize = 300;
 async fn faults(world: &World) -> Result<Vec<PodFaults>> {
     let mut faults = Vec::new();
     for pod in ALL {
-        faults.push(PodFaults::of(&world.sandbox, pod).await?);
+        faults.push(PodFaults::find(&world.sandbox, pod).await?);
     }
     Ok(faults)
 }
@@ -114,7 +114,7 @@ async fn data_of_another_cluster_is_seen_and_nobody_goes() -> Result<()> {
     let world = world.start().await?;
     write(&world.etcd, &world).await?;
     let copies = tempfile::tempdir()?;
-    let member = PodFaults::of(&world.sandbox, "etcd-0").await?;
+    let member = PodFaults::find(&world.sandbox, "etcd-0").await?;
     member.data_of_another_cluster(copies.path()).await?;
     let made = fs::read_dir(copies.path())?.next().context("no data")??;
     fs::rename(made.path(), copies.path().join("etcd-0"))?;
@@ -159,7 +159,7 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<(
     // looks at which it is missing are seconds apart: the gate compares what a member has with what
     // it had a few seconds before.
     for _ in 0..4 {
-        PodFaults::of(&world.sandbox, "etcd-2").await?.kill()?;
+        PodFaults::find(&world.sandbox, "etcd-2").await?.kill()?;
         world
             .reported("QuorumHealthy", |c| c.message.contains("etcd-2"))
             .await?;
@@ -168,7 +168,7 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<(
             .reported("QuorumHealthy", |c| c.reason == "AllServing")
             .await?;
     }
-    let member = PodFaults::of(&world.sandbox, "etcd-1").await?;
+    let member = PodFaults::find(&world.sandbox, "etcd-1").await?;
     lose_data(&[("etcd-1", &member)], None)?;
     world.etcd.move_leader("etcd-2").await?;
     world

@@ -181,7 +181,7 @@ async fn count(world: &World, pod: &str) -> Result<u32> {
 
 /// Holds the next defragmentation of this member.
 async fn hold(world: &World, pod: &str) -> Result<Held> {
-    let faults = PodFaults::of(&world.sandbox, pod).await?;
+    let faults = PodFaults::find(&world.sandbox, pod).await?;
     faults.hold_defragmentation()
 }
 

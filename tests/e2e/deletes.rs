@@ -168,7 +168,7 @@ async fn an_eviction_of_a_pod_that_is_not_there_is_not_found() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_member_costs_its_probe_and_the_verdict_still_comes() -> Result<()> {
     let world = World::new("frozen").await?;
-    let frozen = PodFaults::of(&world.sandbox, "etcd-2").await?.freeze()?;
+    let frozen = PodFaults::find(&world.sandbox, "etcd-2").await?.freeze()?;
 
     let begun = std::time::Instant::now();
     world

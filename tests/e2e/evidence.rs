@@ -25,7 +25,7 @@ async fn a_partitioned_member_that_is_ready_does_not_count() -> Result<()> {
     let leader = world.etcd.leader().await?;
     // A follower is cut off, so that no election is a second reason to refuse.
     let lost = world.etcd.followers().await?.pop().context("no follower")?;
-    let cut = PodFaults::of(&world.sandbox, &lost).await?.partition()?;
+    let cut = PodFaults::find(&world.sandbox, &lost).await?.partition()?;
 
     for by in By::BOTH {
         world.has_to_wait_by(by, &leader, &[&lost]).await?;
@@ -88,7 +88,7 @@ async fn a_member_that_has_just_started_counts_when_it_is_ready_or_runs_for_a_wh
         anyhow::Ok(())
     })
     .await?;
-    PodFaults::of(&world.sandbox, "etcd-2").await?.kill()?;
+    PodFaults::find(&world.sandbox, "etcd-2").await?.kill()?;
     eventually(SOON, "etcd-0 waits for the end of the start", || async {
         let (code, message) = refusal(world.delete("etcd-0").await)?;
         ensure!(
@@ -159,7 +159,7 @@ async fn when_nobody_answers_the_refusal_comes_before_the_webhook_is_given_up() 
     let world = World::new("silence").await?;
     let mut frozen = Vec::new();
     for pod in world.etcd.pod_names() {
-        frozen.push(PodFaults::of(&world.sandbox, &pod).await?.freeze()?);
+        frozen.push(PodFaults::find(&world.sandbox, &pod).await?.freeze()?);
     }
 
     for by in By::BOTH {

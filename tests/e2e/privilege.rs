@@ -284,7 +284,7 @@ async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
     )?;
 
     let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(client.clone(), world.namespace());
-    let mut budget = QuorumDisruptionBudget::of(&quorumgate::quorum::ClusterRef::new(
+    let mut budget = QuorumDisruptionBudget::with_defaults(&quorumgate::quorum::ClusterRef::new(
         world.namespace(),
         "other",
     ));

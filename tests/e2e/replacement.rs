@@ -602,7 +602,7 @@ async fn lose_volume(world: &World, pod: &str) -> Result<()> {
 /// Destroys the data of a member, and this `PersistentVolume` of its claim.
 pub(crate) async fn destroy(world: &World, pod: &str, name: &str) -> Result<()> {
     remove_volume(world, name).await?;
-    PodFaults::of(&world.sandbox, pod).await?.corrupt_data()
+    PodFaults::find(&world.sandbox, pod).await?.corrupt_data()
 }
 
 /// Removes a `PersistentVolume` as the controller of volumes does after a failure of the storage. A

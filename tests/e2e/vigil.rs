@@ -22,11 +22,11 @@ const TOO_LATE: Duration = Duration::from_millis(500);
 #[must_use = "a vigil is there to be asserted on"]
 pub(crate) struct Vigil {
     stop: watch::Sender<bool>,
-    looks: JoinHandle<Result<Vec<Look>>>,
+    looks: JoinHandle<Result<Vec<Sight>>>,
 }
 
 /// The members that answered at one moment.
-struct Look {
+struct Sight {
     there: Vec<String>,
     away: Vec<String>,
 }
@@ -61,7 +61,7 @@ async fn watch_over(
     etcd: EtcdCluster,
     dialer: Dialer,
     stopped: watch::Receiver<bool>,
-) -> Result<Vec<Look>> {
+) -> Result<Vec<Sight>> {
     let connections = Arc::new(Connections::new(dialer, PATIENCE));
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -88,8 +88,8 @@ async fn watch_over(
 }
 
 /// The result of a look, unless it came too late.
-fn look(answers: Vec<(String, Answer)>) -> Option<Look> {
-    let mut look = Look {
+fn look(answers: Vec<(String, Answer)>) -> Option<Sight> {
+    let mut look = Sight {
         there: Vec::new(),
         away: Vec::new(),
     };

@@ -10,7 +10,7 @@ pub(crate) fn run(bytes: &[u8]) {
         return;
     };
     let status = budget.status.clone().unwrap_or_default();
-    let Ok(page) = Page::of(budget) else {
+    let Ok(page) = Page::read(budget) else {
         return;
     };
     assert_eq!(page.grants.iter().count(), status.grants.len());

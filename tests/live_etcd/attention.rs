@@ -28,7 +28,7 @@ async fn watched(prober: &Prober, endpoints: &[Endpoint]) -> Vec<WatchedMember> 
     let deadline = tokio::time::Instant::now() + ANSWER;
     let round = prober.round(endpoints, deadline).await;
     let asked = endpoints.iter().zip(&round.probes);
-    let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::of(endpoint, probe));
+    let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::from_probe(endpoint, probe));
     watched.collect()
 }
 

@@ -141,7 +141,7 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        Identity::of(self.pid()?)
+        Identity::read(self.pid()?)
             .context("it ended")?
             .signal(signal)
     }

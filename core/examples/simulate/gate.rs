@@ -112,13 +112,13 @@ impl Gate {
     /// Settles what is over, and looks at the cluster.
     fn look(&mut self, world: &World) -> Snapshot {
         for (index, (name, member)) in self.names.iter().zip(&world.members).enumerate() {
-            let Some(cause) = self.grants.of(name).and_then(|g| g.causes.first()) else {
+            let Some(cause) = self.grants.get(name).and_then(|g| g.causes.first()) else {
                 continue;
             };
             let Permitted::Delete { uid: permitted, .. } = &cause.what else {
                 continue;
             };
-            let seen = Incarnation::of(permitted, &read(index, member));
+            let seen = Incarnation::read(permitted, &read(index, member));
             // A permission is used at once here, so none grows old.
             let (seen, age) = (CauseState::Incarnation(seen), Duration::ZERO);
             if settlement(cause, seen, age, Duration::MAX) != Settlement::Keep

@@ -42,7 +42,7 @@ struct Rate {
 }
 
 impl Rate {
-    const fn of(yearly: f64, shortest: Ms, longest: Ms) -> Self {
+    const fn new(yearly: f64, shortest: Ms, longest: Ms) -> Self {
         Self {
             yearly,
             shortest,
@@ -52,15 +52,15 @@ impl Rate {
 }
 
 /// Of each member.
-const CRASHES: Rate = Rate::of(12.0, 10 * SECOND, 10 * MINUTE);
+const CRASHES: Rate = Rate::new(12.0, 10 * SECOND, 10 * MINUTE);
 /// Of each member.
-const HANGS: Rate = Rate::of(2.0, MINUTE, 30 * MINUTE);
+const HANGS: Rate = Rate::new(2.0, MINUTE, 30 * MINUTE);
 /// Of each member.
-const CUTS: Rate = Rate::of(4.0, 30 * SECOND, 30 * MINUTE);
+const CUTS: Rate = Rate::new(4.0, 30 * SECOND, 30 * MINUTE);
 /// Of each member's node.
-const LOSSES: Rate = Rate::of(0.5, 10 * MINUTE, 24 * HOUR);
+const LOSSES: Rate = Rate::new(0.5, 10 * MINUTE, 24 * HOUR);
 /// Of each cluster, one in ten with a bad image that is taken back after so long.
-const ROLLOUTS: Rate = Rate::of(12.0, 10 * MINUTE, 2 * HOUR);
+const ROLLOUTS: Rate = Rate::new(12.0, 10 * MINUTE, 2 * HOUR);
 /// Of each cluster.
 const DRAINS: f64 = 12.0;
 /// Of each cluster.

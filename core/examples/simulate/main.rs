@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         .flat_map(|members| args.slowness.iter().map(|slowness| (*members, *slowness)))
         .map(|size| simulate(size, args.clusters, args.seed))
         .collect();
-    match report::tell(&outcomes, args.clusters, args.seed, args.write) {
+    match report::publish(&outcomes, args.clusters, args.seed, args.write) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("simulate: {error:#}");

@@ -16,7 +16,7 @@ const BEGIN: &str =
 const END: &str = "<!-- end of tables -->";
 
 /// Prints the tables, and writes them with the picture into the documents.
-pub(crate) fn tell(outcomes: &[Outcome], clusters: u64, seed: u64, write: bool) -> Result<()> {
+pub(crate) fn publish(outcomes: &[Outcome], clusters: u64, seed: u64, write: bool) -> Result<()> {
     let mut tables = format!(
         "{clusters} clusters of each size for a year each, seed {seed}. Times are per cluster and year unless a row says otherwise.\n"
     );

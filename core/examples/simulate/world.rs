@@ -166,7 +166,7 @@ impl World {
         if self.leader == Some(index) {
             self.leader = None;
             if self.able() >= self.majority() {
-                self.leader = self.heir();
+                self.leader = self.next_leader();
             }
         }
         self.settle();
@@ -256,7 +256,7 @@ impl World {
             let salt = usize::try_from(self.elections).unwrap_or_default();
             self.elected_at = now + self.between(ELECTION, salt, 4);
         } else if self.elected_at <= now || self.leader.is_some() {
-            self.leader = self.leader.or_else(|| self.heir());
+            self.leader = self.leader.or_else(|| self.next_leader());
             self.elected_at = NEVER;
         }
         let can_write = self.can_write();
@@ -285,7 +285,7 @@ impl World {
         }
     }
 
-    fn heir(&self) -> Option<usize> {
+    fn next_leader(&self) -> Option<usize> {
         let mut members = self.members.iter();
         members.position(|member| member.is_able(self.now))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Etcd, Facts, PreviousSizes, Restoration, StageResult};
+use super::input::{Etcd, MemberInput, PreviousSizes, Restoration, StageResult};
 use super::path::{Impossible, way};
 use super::state::State;
 use super::status::{
@@ -33,23 +33,23 @@ pub struct Derived {
 /// Derives the next status of a member.
 ///
 /// ```
-/// use quorumgate_core::members::{Exit, Facts, State, Status, UnixTime, derive};
+/// use quorumgate_core::members::{Exit, MemberInput, State, Status, UnixTime, derive};
 /// use quorumgate_core::quorum::{Snapshot, example};
 ///
 /// let cluster = Snapshot::assemble(&example::healthy("etcd-main", 3));
-/// let mut facts = Facts::of(&cluster, &"etcd-main-1".into(), UnixTime(1_000));
-/// facts.exit = Some(Exit::Clean);
-/// let derived = derive(&Status::default(), &facts);
+/// let mut input = MemberInput::from_snapshot(&cluster, &"etcd-main-1".into(), UnixTime(1_000));
+/// input.exit = Some(Exit::Clean);
+/// let derived = derive(&Status::default(), &input);
 ///
 /// // The member serves already. The states before are those that it must have passed.
 /// let states: Vec<State> = derived.status.transitions.iter().map(|t| t.state).collect();
 /// assert_eq!(states, [State::New, State::DbValidationSanity, State::Follower]);
 /// // As long as nothing changes there is nothing to write.
-/// assert_eq!(derive(&derived.status, &facts).status, derived.status);
+/// assert_eq!(derive(&derived.status, &input).status, derived.status);
 /// ```
-pub fn derive(recorded: &Status, facts: &Facts) -> Derived {
+pub fn derive(recorded: &Status, input: &MemberInput) -> Derived {
     let mut status = recorded.clone();
-    let refused = append_transitions(&mut status, facts).err();
+    let refused = append_transitions(&mut status, input).err();
     let new = status
         .transitions
         .get(recorded.transitions.len()..)
@@ -58,33 +58,33 @@ pub fn derive(recorded: &Status, facts: &Facts) -> Derived {
     for transition in &new {
         restored(&mut status.last_restoration, transition);
     }
-    note_restoration(&mut status.last_restoration, facts);
-    status.id = facts.id.or(status.id);
-    status.cluster_id = facts.cluster_id.or(status.cluster_id);
-    status.peer_tls_enabled = facts.peer_tls.or(status.peer_tls_enabled);
-    write_sizes(&mut status, facts);
-    if let Some(snapshots) = &facts.snapshots {
+    note_restoration(&mut status.last_restoration, input);
+    status.id = input.id.or(status.id);
+    status.cluster_id = input.cluster_id.or(status.cluster_id);
+    status.peer_tls_enabled = input.peer_tls.or(status.peer_tls_enabled);
+    write_sizes(&mut status, input);
+    if let Some(snapshots) = &input.snapshots {
         status.snapshots = merged(&status.snapshots, snapshots);
     }
-    if let Some(run) = &facts.defragmentation {
+    if let Some(run) = &input.defragmentation {
         let known = status.last_defragmentation.as_ref();
         if known.is_none_or(|known| known.start_time <= run.start_time) {
             status.last_defragmentation = Some(run.clone());
         }
     }
-    note_volume(&mut status.volume_mismatches, facts);
+    note_volume(&mut status.volume_mismatches, input);
     let excess = status.transitions.len().saturating_sub(MOST_TRANSITIONS);
     status.transitions.drain(..excess);
     Derived {
-        drop_annotation: facts.create_as_learner && status.state().is_some_and(State::is_started),
+        drop_annotation: input.create_as_learner && status.state().is_some_and(State::is_started),
         status,
         refused,
     }
 }
 
-fn append_transitions(status: &mut Status, facts: &Facts) -> Result<(), Impossible> {
+fn append_transitions(status: &mut Status, input: &MemberInput) -> Result<(), Impossible> {
     if status.transitions.is_empty() {
-        let first = transition(created(facts), State::New, facts.now, facts);
+        let first = transition(created(input), State::New, input.now, input);
         status.transitions.push(first);
     }
     let Some(last) = status.transitions.last().cloned() else {
@@ -92,52 +92,52 @@ fn append_transitions(status: &mut Status, facts: &Facts) -> Result<(), Impossib
     };
     // No time lies before the last one, or before the start of the process: otherwise that start
     // would be taken for a restart again and again where the clock of the node is ahead.
-    let time = not_before_start(facts).max(last.time);
-    let steps = way(&last, facts)?.into_iter();
+    let time = not_before_start(input).max(last.time);
+    let steps = way(&last, input)?.into_iter();
     status
         .transitions
-        .extend(steps.map(|(reason, state)| transition(reason, state, time, facts)));
+        .extend(steps.map(|(reason, state)| transition(reason, state, time, input)));
     Ok(())
 }
 
 /// The start of etcd's container, if it is known.
-fn started(facts: &Facts) -> Option<UnixTime> {
-    match facts.etcd {
+fn started(input: &MemberInput) -> Option<UnixTime> {
+    match input.etcd {
         Etcd::Started { since, .. } => since,
         Etcd::NotStarted => None,
     }
 }
 
 /// The time of the observation, which is not before the start of etcd's container.
-fn not_before_start(facts: &Facts) -> UnixTime {
-    facts.now.max(started(facts).unwrap_or(facts.now))
+fn not_before_start(input: &MemberInput) -> UnixTime {
+    input.now.max(started(input).unwrap_or(input.now))
 }
 
 /// The reason for the first entry.
-fn created(facts: &Facts) -> Reason {
-    match (facts.create_as_learner, facts.single) {
+fn created(input: &MemberInput) -> Reason {
+    match (input.create_as_learner, input.single) {
         (true, _) => Reason::ClusterScaledUp,
         (false, true) => Reason::NewSingleNodeClusterCreated,
         (false, false) => Reason::NewMultiNodeClusterCreated,
     }
 }
 
-fn transition(reason: Reason, state: State, time: UnixTime, facts: &Facts) -> Transition {
+fn transition(reason: Reason, state: State, time: UnixTime, input: &MemberInput) -> Transition {
     Transition {
         state,
         reason,
         time,
-        message: message(reason, state, facts).into(),
+        message: message(reason, state, input).into(),
     }
 }
 
-fn message(reason: Reason, state: State, facts: &Facts) -> &'static str {
+fn message(reason: Reason, state: State, input: &MemberInput) -> &'static str {
     match reason {
         Reason::ClusterScaledUp => "New member added due to etcd cluster scale-up",
         Reason::NewSingleNodeClusterCreated => "New cluster with a single member",
         Reason::NewMultiNodeClusterCreated => "New cluster with several members",
         Reason::DetectedPreviousCleanExit => "Detected previous clean exit",
-        Reason::DetectedPreviousUncleanExit if facts.exit.is_none() => {
+        Reason::DetectedPreviousUncleanExit if input.exit.is_none() => {
             "No clean exit is known, requires full DB validation"
         }
         Reason::DetectedPreviousUncleanExit => {
@@ -202,11 +202,11 @@ fn succeed(last: &mut Option<LastRestoration>, from: RestorationType, transition
 
 /// Notes a restoration from the backup that backup-restore has counted, once for each start of
 /// etcd's container and result. A failure is not told after a success, which came later.
-fn note_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
-    let Some(Restoration { result, took }) = facts.restoration else {
+fn note_restoration(last: &mut Option<LastRestoration>, input: &MemberInput) {
+    let Some(Restoration { result, took }) = input.restoration else {
         return;
     };
-    let is_of_this_start = |time: UnixTime| started(facts).is_none_or(|since| time >= since);
+    let is_of_this_start = |time: UnixTime| started(input).is_none_or(|since| time >= since);
     let is_told = |last: &LastRestoration| match (last.from, last.end_time) {
         (RestorationType::FromLeader, _) => is_of_this_start(last.start_time),
         (RestorationType::FromSnapshot, None) => false,
@@ -230,7 +230,7 @@ fn note_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
             "backup-restore could not restore the data from the backup, and tries again by itself",
         ),
     };
-    let end = not_before_start(facts);
+    let end = not_before_start(input);
     let seconds = i64::try_from(took.as_secs()).unwrap_or(i64::MAX);
     let begun = UnixTime(end.0.saturating_sub(seconds));
     *last = Some(LastRestoration {
@@ -238,17 +238,17 @@ fn note_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
         status,
         reason: Some(reason),
         message: Some(message.into()),
-        start_time: begun.max(started(facts).unwrap_or(begun)),
+        start_time: begun.max(started(input).unwrap_or(begun)),
         end_time: Some(end),
     });
 }
 
 /// Takes the sizes over if they are new, have changed by 5 %, or were written 10 minutes ago.
-fn write_sizes(status: &mut Status, facts: &Facts) {
-    let Some(Sizes { db, in_use, .. }) = facts.sizes else {
+fn write_sizes(status: &mut Status, input: &MemberInput) {
+    let Some(Sizes { db, in_use, .. }) = input.sizes else {
         return;
     };
-    let old = match facts.previous_sizes {
+    let old = match input.previous_sizes {
         PreviousSizes::WrittenFor(age) => age >= SIZES_AFTER,
         PreviousSizes::NotMine => true,
     };
@@ -287,12 +287,12 @@ fn same(recorded: Option<&Stored>, read: Option<&Stored>) -> Option<Stored> {
 }
 
 /// Opens an entry for a wrong volume, one per volume, and closes all when the right one is back.
-fn note_volume(mismatches: &mut Vec<Mismatch>, facts: &Facts) {
-    match &facts.volume {
+fn note_volume(mismatches: &mut Vec<Mismatch>, input: &MemberInput) {
+    match &input.volume {
         VolumeFinding::Unknown => {}
         VolumeFinding::AsRecorded => {
             for open in mismatches.iter_mut().filter(|m| m.fixed_at.is_none()) {
-                open.fixed_at = Some(facts.now);
+                open.fixed_at = Some(input.now);
             }
         }
         VolumeFinding::Wrong { volume, .. } => {
@@ -304,13 +304,13 @@ fn note_volume(mismatches: &mut Vec<Mismatch>, facts: &Facts) {
             if let Some(known) = known {
                 known.fixed_at = None;
                 // A new pod counts from 0 again, so the sum over several pods is a lower bound.
-                known.num_restarts = known.num_restarts.max(facts.restarts);
+                known.num_restarts = known.num_restarts.max(input.restarts);
             } else {
                 mismatches.push(Mismatch {
-                    identified_at: facts.now,
+                    identified_at: input.now,
                     fixed_at: None,
                     volume_id: id.clone(),
-                    num_restarts: facts.restarts,
+                    num_restarts: input.restarts,
                 });
             }
         }

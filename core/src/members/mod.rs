@@ -2,15 +2,15 @@
 //!
 //! - [`State`] is a state with its sub-state, [`Reason`] the code of a transition, [`TABLE`] the
 //!   table of permitted transitions.
-//! - [`derive()`] works out the next [`Status`] from the recorded one and from the [`Facts`] of one
-//!   observation. A transition that the table does not permit is refused as a value.
+//! - [`derive()`] works out the next [`Status`] from the recorded one and from the [`MemberInput`]
+//!   of one observation. A transition that the table does not permit is refused as a value.
 //! - [`resources()`] says which `EtcdMember`s are to exist.
 //!
 //! No decision about a disruption reads an `EtcdMember`: the resource is for people, alerts and
 //! other controllers. What is not known is absent, never zero.
 
 mod derive;
-mod facts;
+mod input;
 mod path;
 mod resources;
 mod state;
@@ -18,8 +18,8 @@ mod status;
 mod transition;
 
 pub use derive::{Derived, derive};
-pub use facts::{
-    Etcd, Exit, Facts, InitialisationCounts, Listing, PreviousSizes, Restoration, StageResult,
+pub use input::{
+    Etcd, Exit, InitialisationCounts, Listing, MemberInput, PreviousSizes, Restoration, StageResult,
 };
 pub use path::Impossible;
 pub use resources::{NewMember, Resources, resources};

@@ -3,7 +3,7 @@
 //! An observer does not see every state. So the way between two observations is the shortest one
 //! that the table permits and of which the facts support every transition.
 
-use super::facts::{Etcd, Exit, Facts, Listing, StageResult};
+use super::input::{Etcd, Exit, Listing, MemberInput, StageResult};
 use super::state::State;
 use super::transition::{Reason, TABLE, Transition};
 use std::collections::VecDeque;
@@ -23,45 +23,45 @@ pub(super) type Step = (Reason, State);
 
 /// The way from the last recorded transition to the state that the facts show. An empty way means
 /// that nothing has changed.
-pub(super) fn way(last: &Transition, facts: &Facts) -> Result<Vec<Step>, Impossible> {
-    let Some(target) = seen(last, facts) else {
+pub(super) fn way(last: &Transition, input: &MemberInput) -> Result<Vec<Step>, Impossible> {
+    let Some(target) = seen(last, input) else {
         return Ok(Vec::new());
     };
     let from = last.state;
-    if from.is_started() && target.is_started() && was_restarted(last, facts) {
-        let (reason, validation) = validation(facts);
-        let rest = shortest(validation, target, last, facts);
+    if from.is_started() && target.is_started() && was_restarted(last, input) {
+        let (reason, validation) = validation(input);
+        let rest = shortest(validation, target, last, input);
         return Ok(rest.map_or_else(Vec::new, |rest| {
             [(reason, validation)].into_iter().chain(rest).collect()
         }));
     }
-    shortest(from, target, last, facts).ok_or(Impossible { from, to: target })
+    shortest(from, target, last, input).ok_or(Impossible { from, to: target })
 }
 
 /// The state that the facts show. `None` if they show nothing new.
-fn seen(last: &Transition, facts: &Facts) -> Option<State> {
-    let initializes = match facts.etcd {
+fn seen(last: &Transition, input: &MemberInput) -> Option<State> {
+    let initializes = match input.etcd {
         Etcd::NotStarted => return None,
         Etcd::Started { initializes, .. } => initializes,
     };
-    match facts.listing {
-        Listing::Learner if !facts.single => return Some(State::Learner),
-        Listing::No if !facts.single => return Some(State::PendingLearner),
+    match input.listing {
+        Listing::Learner if !input.single => return Some(State::Learner),
+        Listing::No if !input.single => return Some(State::PendingLearner),
         Listing::Voter | Listing::Learner | Listing::No | Listing::Unknown => {}
     }
-    if facts.serves {
-        let leader = facts.leads.then_some(State::Leader);
+    if input.serves {
+        let leader = input.leads.then_some(State::Leader);
         return leader.or(Some(State::Follower));
     }
     let is_before_join = matches!(last.state, State::PendingLearner | State::Learner);
     if !initializes || is_before_join || joins_as_learner(last) {
         return None;
     }
-    let failed = facts.validation == Some(StageResult::Failed);
-    match (last.state, failed, facts.single) {
+    let failed = input.validation == Some(StageResult::Failed);
+    match (last.state, failed, input.single) {
         (_, true, true) => Some(State::Restoration),
         (_, true, false) => Some(State::New),
-        (State::New | State::Follower | State::Leader, false, _) => Some(validation(facts).1),
+        (State::New | State::Follower | State::Leader, false, _) => Some(validation(input).1),
         _ => None,
     }
 }
@@ -77,14 +77,14 @@ fn joins_as_learner(last: &Transition) -> bool {
 }
 
 /// Whether etcd's container was started after the last transition.
-fn was_restarted(last: &Transition, facts: &Facts) -> bool {
-    matches!(facts.etcd, Etcd::Started { since: Some(since), .. } if since > last.time)
+fn was_restarted(last: &Transition, input: &MemberInput) -> bool {
+    matches!(input.etcd, Etcd::Started { since: Some(since), .. } if since > last.time)
 }
 
 /// The first state of an initialisation. Only a clean exit that was seen spares the validation in
 /// full, as in etcd-wrapper.
-fn validation(facts: &Facts) -> Step {
-    match facts.exit {
+fn validation(input: &MemberInput) -> Step {
+    match input.exit {
         Some(Exit::Clean) => (Reason::DetectedPreviousCleanExit, State::DbValidationSanity),
         Some(Exit::Unclean) | None => {
             (Reason::DetectedPreviousUncleanExit, State::DbValidationFull)
@@ -93,7 +93,7 @@ fn validation(facts: &Facts) -> Step {
 }
 
 /// The shortest way by the table, of which the facts support every transition.
-fn shortest(from: State, to: State, last: &Transition, facts: &Facts) -> Option<Vec<Step>> {
+fn shortest(from: State, to: State, last: &Transition, input: &MemberInput) -> Option<Vec<Step>> {
     let mut ways = VecDeque::from([(from, Vec::new())]);
     let mut known = vec![from];
     while let Some((at, way)) = ways.pop_front() {
@@ -105,7 +105,7 @@ fn shortest(from: State, to: State, last: &Transition, facts: &Facts) -> Option<
             .filter(|row| row.from.contains(&at))
             .flat_map(|row| row.to.iter().map(|to| (row.reason, *to)));
         for (reason, next) in steps {
-            if !known.contains(&next) && supports(reason, at, next, last, facts) {
+            if !known.contains(&next) && supports(reason, at, next, last, input) {
                 known.push(next);
                 let further = way.iter().copied().chain([(reason, next)]);
                 ways.push_back((next, further.collect()));
@@ -116,30 +116,36 @@ fn shortest(from: State, to: State, last: &Transition, facts: &Facts) -> Option<
 }
 
 /// Whether the facts support this transition.
-fn supports(reason: Reason, at: State, next: State, last: &Transition, facts: &Facts) -> bool {
-    let listing = facts.listing;
+fn supports(
+    reason: Reason,
+    at: State,
+    next: State,
+    last: &Transition,
+    input: &MemberInput,
+) -> bool {
+    let listing = input.listing;
     let is_member = matches!(listing, Listing::Learner | Listing::Voter);
     let gave_up = matches!(listing, Listing::Learner | Listing::No);
-    let failed = facts.validation == Some(StageResult::Failed);
+    let failed = input.validation == Some(StageResult::Failed);
     let joins = at == State::New && (joins_as_learner(last) || last.state != State::New);
     match reason {
         Reason::ClusterScaledUp
         | Reason::NewSingleNodeClusterCreated
         | Reason::NewMultiNodeClusterCreated => false,
         Reason::DetectedPreviousCleanExit | Reason::DetectedPreviousUncleanExit => {
-            validation(facts) == (reason, next) && !joins
+            validation(input) == (reason, next) && !joins
         }
-        Reason::DbValidationFailed if next == State::Restoration => facts.single && failed,
-        Reason::DbValidationFailed => !facts.single && (failed || gave_up),
+        Reason::DbValidationFailed if next == State::Restoration => input.single && failed,
+        Reason::DbValidationFailed => !input.single && (failed || gave_up),
         Reason::DbValidationSucceeded => {
-            !failed && facts.serves && facts.leads == (next == State::Leader)
+            !failed && input.serves && input.leads == (next == State::Leader)
         }
-        Reason::RestorationSucceeded => facts.single && facts.serves,
-        Reason::WaitingToJoinAsLearner => !facts.single && (gave_up || joins && is_member),
+        Reason::RestorationSucceeded => input.single && input.serves,
+        Reason::WaitingToJoinAsLearner => !input.single && (gave_up || joins && is_member),
         Reason::JoinedAsLearner => is_member,
         Reason::PromotedAsVotingMember => listing == Listing::Voter,
-        Reason::GainedClusterLeadership => facts.leads,
-        Reason::LostClusterLeadership => facts.serves && !facts.leads,
+        Reason::GainedClusterLeadership => input.leads,
+        Reason::LostClusterLeadership => input.serves && !input.leads,
     }
 }
 
@@ -159,9 +165,9 @@ mod tests {
     }
 
     /// A member of which nothing is seen but that its container runs.
-    fn facts(single: bool) -> Facts {
+    fn input(single: bool) -> MemberInput {
         let cluster = Snapshot::assemble(&example::healthy("etcd", 3));
-        Facts {
+        MemberInput {
             single,
             listing: Listing::Unknown,
             serves: false,
@@ -170,7 +176,7 @@ mod tests {
                 since: None,
                 initializes: false,
             },
-            ..Facts::of(&cluster, &"etcd-1".into(), UnixTime(1_000))
+            ..MemberInput::from_snapshot(&cluster, &"etcd-1".into(), UnixTime(1_000))
         }
     }
 
@@ -178,13 +184,13 @@ mod tests {
     fn the_only_member_is_no_learner_whatever_a_list_says() {
         let follower = last(State::Follower, Reason::LostClusterLeadership);
         for listing in [Listing::Learner, Listing::No] {
-            let facts = Facts {
+            let input = MemberInput {
                 listing,
                 serves: true,
                 leads: true,
-                ..facts(true)
+                ..input(true)
             };
-            assert_eq!(seen(&follower, &facts), Some(State::Leader), "{listing:?}");
+            assert_eq!(seen(&follower, &input), Some(State::Leader), "{listing:?}");
         }
     }
 
@@ -192,69 +198,69 @@ mod tests {
     fn a_member_that_runs_and_does_not_serve_shows_nothing_new() {
         for state in [State::Follower, State::Leader, State::DbValidationFull] {
             let before = last(state, Reason::DbValidationSucceeded);
-            assert_eq!(seen(&before, &facts(false)), None, "{state}");
+            assert_eq!(seen(&before, &input(false)), None, "{state}");
         }
     }
 
     #[test]
     fn a_member_that_is_new_stays_so_while_its_data_is_given_up() {
         let new = last(State::New, Reason::NewMultiNodeClusterCreated);
-        let facts = Facts {
+        let input = MemberInput {
             etcd: Etcd::Started {
                 since: None,
                 initializes: true,
             },
             validation: Some(StageResult::Failed),
-            ..facts(false)
+            ..input(false)
         };
-        assert_eq!(way(&new, &facts), Ok(Vec::new()));
+        assert_eq!(way(&new, &input), Ok(Vec::new()));
     }
 
     #[test]
     fn each_reason_needs_all_of_its_facts() {
         let failed = Some(StageResult::Failed);
         let started = last(State::Follower, Reason::DbValidationSucceeded);
-        let holds = |reason, next, facts: &Facts| {
-            supports(reason, State::DbValidationFull, next, &started, facts)
+        let holds = |reason, next, input: &MemberInput| {
+            supports(reason, State::DbValidationFull, next, &started, input)
         };
         // Of a single member, that its validation failed.
         let restoration = |single, validation| {
-            let facts = Facts {
+            let input = MemberInput {
                 validation,
-                ..facts(single)
+                ..input(single)
             };
-            holds(Reason::DbValidationFailed, State::Restoration, &facts)
+            holds(Reason::DbValidationFailed, State::Restoration, &input)
         };
         assert!(restoration(true, failed));
         assert!(!restoration(true, None) && !restoration(false, failed));
         // Of one of several, that its validation failed or that it is no voter any more.
         let gives_up = |single, validation, listing| {
-            let facts = Facts {
+            let input = MemberInput {
                 listing,
                 validation,
-                ..facts(single)
+                ..input(single)
             };
-            holds(Reason::DbValidationFailed, State::New, &facts)
+            holds(Reason::DbValidationFailed, State::New, &input)
         };
         assert!(gives_up(false, failed, Listing::Unknown) && gives_up(false, None, Listing::No));
         assert!(!gives_up(false, None, Listing::Voter) && !gives_up(true, failed, Listing::No));
         // Of a single member, that it serves.
         let restored = |single, serves| {
-            let facts = Facts {
+            let input = MemberInput {
                 serves,
-                ..facts(single)
+                ..input(single)
             };
-            holds(Reason::RestorationSucceeded, State::Leader, &facts)
+            holds(Reason::RestorationSucceeded, State::Leader, &input)
         };
         assert!(restored(true, true) && !restored(true, false) && !restored(false, true));
         // That it serves and does not lead.
         let lost = |serves, leads| {
-            let facts = Facts {
+            let input = MemberInput {
                 serves,
                 leads,
-                ..facts(false)
+                ..input(false)
             };
-            holds(Reason::LostClusterLeadership, State::Follower, &facts)
+            holds(Reason::LostClusterLeadership, State::Follower, &input)
         };
         assert!(lost(true, false) && !lost(true, true) && !lost(false, false));
     }
@@ -264,12 +270,12 @@ mod tests {
         let added = last(State::New, Reason::ClusterScaledUp);
         let created = last(State::New, Reason::NewMultiNodeClusterCreated);
         let waits = |last, single, listing| {
-            let facts = Facts {
+            let input = MemberInput {
                 listing,
-                ..facts(single)
+                ..input(single)
             };
             let (reason, next) = (Reason::WaitingToJoinAsLearner, State::PendingLearner);
-            supports(reason, State::New, next, last, &facts)
+            supports(reason, State::New, next, last, &input)
         };
         assert!(waits(&created, false, Listing::No) && waits(&created, false, Listing::Learner));
         assert!(waits(&added, false, Listing::Voter));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::facts::Listing;
+use super::input::Listing;
 use crate::quorum::{PodName, Snapshot};
 
 /// The `EtcdMember`s to create and to delete.
@@ -37,7 +37,7 @@ pub fn resources(
     replicas: &[PodName],
     existing: &BTreeSet<PodName>,
 ) -> Resources {
-    let listing = |member: &PodName| Listing::of(snapshot, member);
+    let listing = |member: &PodName| Listing::from_snapshot(snapshot, member);
     let is_postponed = |member: &PodName| {
         snapshot.formed && !existing.is_empty() && listing(member) == Listing::Unknown
     };

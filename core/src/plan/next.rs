@@ -33,7 +33,7 @@ impl Steps {
     }
 
     /// Several steps; `None` if there are none.
-    pub(super) fn of(steps: Vec<Step>) -> Option<Self> {
+    pub(super) fn new(steps: Vec<Step>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self { steps })
     }
 
@@ -83,7 +83,7 @@ impl<'a> IntoIterator for &'a Steps {
 /// assert_eq!(first.to_string(), "delete etcd-main-2: it is an outdated follower");
 /// ```
 pub fn next_step(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Next {
-    let rollout_state = RolloutState::of(snapshot, grants, desired);
+    let rollout_state = RolloutState::new(snapshot, grants, desired);
     let first = ORDER.iter().find_map(|answer| answer(&rollout_state));
     first.unwrap_or_else(|| Next::Wait(rollout_state.waiting()))
 }

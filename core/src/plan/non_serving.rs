@@ -36,7 +36,7 @@ enum Class {
 
 impl Class {
     /// The class of a state. `None` for members that serve, are learning, or are not there.
-    fn of(state: &State) -> Option<Self> {
+    fn from_state(state: &State) -> Option<Self> {
         match state {
             State::Dead | State::NotAMember => Some(Self::Dead),
             State::Starting => Some(Self::Starting),
@@ -77,7 +77,7 @@ impl<'a> RolloutState<'a> {
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
         }
-        match Steps::of(steps) {
+        match Steps::new(steps) {
             Some(steps) => Some(Next::Act(steps)),
             None => refused.map(|waiting| Next::Wait(*waiting)),
         }
@@ -90,7 +90,7 @@ impl<'a> RolloutState<'a> {
             .iter()
             .filter(|ordinal_state| ordinal_state.is_open())
             .filter_map(|ordinal_state| {
-                let class = Class::of(&ordinal_state.state)?;
+                let class = Class::from_state(&ordinal_state.state)?;
                 let begun = Reverse(ordinal_state.grant == Granted::ToRollout);
                 let last = (
                     ordinal_state.leads(),

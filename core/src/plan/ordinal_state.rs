@@ -84,7 +84,7 @@ pub(super) enum Granted {
 }
 
 impl<'a> OrdinalState<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         target: Target<'a>,
         snapshot: &'a Snapshot,
         grants: &'a Grants,
@@ -94,9 +94,9 @@ impl<'a> OrdinalState<'a> {
         let member = snapshot.member(&name);
         Self {
             ordinal,
-            state: State::of(snapshot, pod, member),
-            revision: Revision::of(ordinal, pod, snapshot, desired),
-            grant: Granted::of(&name, pod, grants),
+            state: State::new(snapshot, pod, member),
+            revision: Revision::new(ordinal, pod, snapshot, desired),
+            grant: Granted::new(&name, pod, grants),
             pod,
             member,
             name,
@@ -202,7 +202,7 @@ impl<'a> OrdinalState<'a> {
 }
 
 impl Revision {
-    fn of(ordinal: Ordinal, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
+    fn new(ordinal: Ordinal, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
         match pod {
             None => Self::NoPod,
             Some(pod) if pod.revision == snapshot.update_revision => Self::Updated,
@@ -213,8 +213,8 @@ impl Revision {
 }
 
 impl Granted {
-    fn of(name: &PodName, pod: Option<&Pod>, grants: &Grants) -> Self {
-        let Some(grant) = grants.of(name) else {
+    fn new(name: &PodName, pod: Option<&Pod>, grants: &Grants) -> Self {
+        let Some(grant) = grants.get(name) else {
             return Self::No;
         };
         let of_this_step = |what: &Permitted| match what {

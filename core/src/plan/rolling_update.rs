@@ -20,7 +20,7 @@ const NEEDS_MORE_THAN_TIME: Duration = Duration::from_secs(15);
 /// dead or starting. `None` while that controller can go on by itself, and where a delete would not
 /// help.
 pub fn unblock(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Option<Step> {
-    let rollout_state = RolloutState::of(snapshot, grants, desired);
+    let rollout_state = RolloutState::new(snapshot, grants, desired);
     let idle = rollout_state.not_begun().is_some()
         || rollout_state.is_done()
         || rollout_state.suspended().is_some();

@@ -29,13 +29,13 @@ pub struct Progress {
 pub fn progress(snapshot: &Snapshot, desired: &Desired) -> Option<Progress> {
     snapshot.update_revision.as_ref()?;
     let grants = Grants::default();
-    Some(RolloutState::of(snapshot, &grants, desired).progress())
+    Some(RolloutState::new(snapshot, &grants, desired).progress())
 }
 
 impl<'a> RolloutState<'a> {
-    pub(super) fn of(snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
+    pub(super) fn new(snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
         let slots = targets(snapshot, desired.first_ordinal)
-            .map(|target| OrdinalState::of(target, snapshot, grants, desired))
+            .map(|target| OrdinalState::new(target, snapshot, grants, desired))
             .collect();
         Self {
             snapshot,

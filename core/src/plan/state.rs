@@ -51,7 +51,7 @@ pub struct Absent {
 
 impl State {
     /// The state of an ordinal's pod and of the member in it.
-    pub(super) fn of(snapshot: &Snapshot, pod: Option<&Pod>, member: Option<&Member>) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, pod: Option<&Pod>, member: Option<&Member>) -> Self {
         let Some(pod) = pod else {
             return Self::Missing;
         };

@@ -45,7 +45,7 @@ pub fn ignored(named: &str, snapshot: &Snapshot, desired: &Desired) -> Option<Ig
         });
     }
     let grants = Grants::default();
-    let rollout_state = RolloutState::of(snapshot, &grants, desired);
+    let rollout_state = RolloutState::new(snapshot, &grants, desired);
     rollout_state
         .obstacle()
         .is_none()

@@ -129,7 +129,7 @@ impl Snapshot {
             known
         };
         let was = self.expected.voters;
-        let consensus = Consensus::of(&answers, self.policy.lag_bound, was, |list| {
+        let consensus = Consensus::find(&answers, self.policy.lag_bound, was, |list| {
             list.map_or(replicas, List::voters).max(known)
         });
         let mapping = Mapping::draw(
@@ -242,7 +242,7 @@ impl MemberSources<'_, '_> {
     fn with_pod(&self, pod: &Pod) -> Member {
         let silent = MemberAnswer::Silent(Unanswered::NotAsked);
         let answer = self.answers.of_pod(&pod.uid).unwrap_or(&silent);
-        let identity = self.mapping.of(&pod.uid);
+        let identity = self.mapping.identity(&pod.uid);
         let id = identity.id();
         let status = answer.heard().map(|heard| heard.status);
         let role = self.role(identity, status);
@@ -272,7 +272,7 @@ impl MemberSources<'_, '_> {
             alarms: id.map(|id| self.consensus.alarms(id)).unwrap_or_default(),
             condition,
             pod_name: Some(pod.name.clone()),
-            pod: Some(MemberPod::of(pod)),
+            pod: Some(MemberPod::new(pod)),
         }
     }
 
@@ -410,7 +410,7 @@ impl MemberSources<'_, '_> {
                     Some(_) => Refusal::Doubted,
                     None => Refusal::Believed,
                 };
-                process::of_silent(pod, Silence::of(unanswered, pod, refusal))
+                process::of_silent(pod, Silence::new(unanswered, pod, refusal))
             }
         }
     }

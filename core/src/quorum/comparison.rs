@@ -37,7 +37,7 @@ pub enum Comparison {
 
 impl Comparison {
     /// Compares the answers of these voters at one revision.
-    pub fn of(voters: &BTreeSet<MemberId>, answers: &BTreeMap<MemberId, DataHash>) -> Self {
+    pub fn new(voters: &BTreeSet<MemberId>, answers: &BTreeMap<MemberId, DataHash>) -> Self {
         let mut groups: BTreeMap<u32, Vec<MemberId>> = BTreeMap::new();
         let mut compacted = BTreeSet::new();
         for voter in voters {
@@ -76,7 +76,7 @@ mod tests {
                     .map(|&(hash, compacted)| DataHash { hash, compacted }),
             )
             .collect();
-        Comparison::of(&answers.keys().copied().collect(), &answers)
+        Comparison::new(&answers.keys().copied().collect(), &answers)
     }
 
     #[test]
@@ -111,6 +111,6 @@ mod tests {
         };
         let voters = [1, 2, 3].map(MemberId).into();
         let answers = [1, 2].map(|n| (MemberId(n), answer)).into();
-        assert_eq!(Comparison::of(&voters, &answers), Comparison::Unknown);
+        assert_eq!(Comparison::new(&voters, &answers), Comparison::Unknown);
     }
 }

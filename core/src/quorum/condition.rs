@@ -53,7 +53,7 @@ pub(super) struct Consensus<'a> {
 impl<'a> Consensus<'a> {
     /// The views that `answers` share. `known` is the number of voters that the cluster is known to
     /// have had. `size` returns the number of voters that count, given the member list that counts.
-    pub(super) fn of(
+    pub(super) fn find(
         answers: &Answers<'a>,
         lag_bound: u64,
         known: u32,

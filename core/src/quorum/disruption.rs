@@ -112,7 +112,7 @@ impl Grace {
     /// eviction does not show its pod: `goes_at_once` says whether the API server removes the pod
     /// without a grace period unless a request states one.
     #[must_use]
-    pub fn of(self, kind: Kind, goes_at_once: bool) -> Self {
+    pub fn for_request(self, kind: Kind, goes_at_once: bool) -> Self {
         if kind.is_eviction() && goes_at_once {
             Self::Forced
         } else {
@@ -127,9 +127,21 @@ mod tests {
 
     #[test]
     fn only_an_eviction_goes_at_once_without_asking_for_it() {
-        assert_eq!(Grace::Graceful.of(Kind::Evict, true), Grace::Forced);
-        assert_eq!(Grace::Graceful.of(Kind::Evict, false), Grace::Graceful);
-        assert_eq!(Grace::Graceful.of(Kind::Delete, true), Grace::Graceful);
-        assert_eq!(Grace::Forced.of(Kind::Delete, false), Grace::Forced);
+        assert_eq!(
+            Grace::Graceful.for_request(Kind::Evict, true),
+            Grace::Forced
+        );
+        assert_eq!(
+            Grace::Graceful.for_request(Kind::Evict, false),
+            Grace::Graceful
+        );
+        assert_eq!(
+            Grace::Graceful.for_request(Kind::Delete, true),
+            Grace::Graceful
+        );
+        assert_eq!(
+            Grace::Forced.for_request(Kind::Delete, false),
+            Grace::Forced
+        );
     }
 }

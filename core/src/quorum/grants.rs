@@ -125,7 +125,7 @@ impl Grants {
     }
 
     /// The grant of a member.
-    pub fn of(&self, member: &PodName) -> Option<&Grant> {
+    pub fn get(&self, member: &PodName) -> Option<&Grant> {
         self.entries.get(member)
     }
 
@@ -137,7 +137,7 @@ impl Grants {
     /// Whether the replacement of a member is permitted.
     pub fn permit_replacement(&self, member: &PodName) -> bool {
         let is_replacement = |cause: &Cause| cause.what == Permitted::Replace;
-        self.of(member)
+        self.get(member)
             .is_some_and(|grant| grant.causes.iter().any(is_replacement))
     }
 
@@ -204,7 +204,7 @@ mod tests {
 
     fn causes(grants: &Grants, member: &str) -> Vec<(Permitted, u64)> {
         grants
-            .of(&member.into())
+            .get(&member.into())
             .map(|grant| {
                 grant
                     .causes

@@ -118,7 +118,7 @@ impl PodName {
     /// ordinal.
     pub fn is_given_by(&self, set: &str) -> bool {
         let of_set = |(prefix, _): (&str, &str)| prefix == set;
-        self.as_str().rsplit_once('-').is_some_and(of_set) && Ordinal::of(self).is_some()
+        self.as_str().rsplit_once('-').is_some_and(of_set) && Ordinal::from_pod(self).is_some()
     }
 
     /// The pod of the StatefulSet `set` that a member is named after. `None` if no pod of the set
@@ -141,7 +141,7 @@ impl PodName {
 
 impl Ordinal {
     /// The ordinal in a pod's name. `None` if the name does not end in `-<number>`.
-    pub fn of(pod: &PodName) -> Option<Self> {
+    pub fn from_pod(pod: &PodName) -> Option<Self> {
         let (_, digits) = pod.as_str().rsplit_once('-')?;
         let canonical = digits == "0" || !digits.starts_with('0');
         let numeric = digits.bytes().all(|b| b.is_ascii_digit());
@@ -186,8 +186,8 @@ mod tests {
 
     #[test]
     fn an_ordinal_is_the_number_a_name_ends_in() {
-        assert_eq!(Ordinal::of(&"etcd-main-2".into()), Some(Ordinal(2)));
-        assert_eq!(Ordinal::of(&"etcd-10".into()), Some(Ordinal(10)));
+        assert_eq!(Ordinal::from_pod(&"etcd-main-2".into()), Some(Ordinal(2)));
+        assert_eq!(Ordinal::from_pod(&"etcd-10".into()), Some(Ordinal(10)));
         for foreign in [
             "etcd",
             "etcd-",
@@ -196,7 +196,7 @@ mod tests {
             "etcd-01",
             "etcd-99999999999",
         ] {
-            assert_eq!(Ordinal::of(&foreign.into()), None, "{foreign}");
+            assert_eq!(Ordinal::from_pod(&foreign.into()), None, "{foreign}");
         }
     }
 

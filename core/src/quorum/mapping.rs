@@ -75,7 +75,7 @@ impl Mapping {
     }
 
     /// The identity of a pod.
-    pub(super) fn of(&self, uid: &PodUid) -> Identity {
+    pub(super) fn identity(&self, uid: &PodUid) -> Identity {
         self.of.get(uid).copied().unwrap_or(Identity::Unidentified)
     }
 
@@ -93,7 +93,7 @@ impl Mapping {
     /// A recorded id that is missing from the list proves nothing. The pod may have joined again
     /// under another id, which is listed and which no other pod answers with.
     pub(super) fn proves_no_member(&self, pod: &Pod, list: &List<'_>) -> bool {
-        match self.of(&pod.uid) {
+        match self.identity(&pod.uid) {
             Identity::Answered(id) => list.entry(id).is_none(),
             Identity::Recorded(_) | Identity::Named(_) | Identity::Unidentified => {
                 let others: BTreeSet<MemberId> = self

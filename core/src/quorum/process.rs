@@ -58,7 +58,7 @@ pub(super) enum Refusal {
 
 impl Silence {
     /// The proof in a missing status of `pod`.
-    pub(super) fn of(unanswered: &Unanswered, pod: &Pod, refusal: Refusal) -> Self {
+    pub(super) fn new(unanswered: &Unanswered, pod: &Pod, refusal: Refusal) -> Self {
         match unanswered {
             _ if !pod.has_address => Self::NoAddress,
             Unanswered::Refused if refusal == Refusal::Believed => Self::Refused,

@@ -38,7 +38,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
         id: pod.recorded_id,
         name: pod.name.to_string(),
         pod_name: Some(pod.name.clone()),
-        pod: Some(MemberPod::of(pod)),
+        pod: Some(MemberPod::new(pod)),
         role: Role::Voter,
         leader,
         condition,

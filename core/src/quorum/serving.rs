@@ -21,7 +21,7 @@ pub enum Serving {
 impl Serving {
     /// The members of the snapshot that run in pods of the StatefulSet. A member without a pod does
     /// not serve, whatever is known of it.
-    pub fn of(snapshot: &Snapshot) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot) -> Self {
         let here = || {
             snapshot
                 .members
@@ -66,7 +66,7 @@ mod tests {
     use crate::quorum::{Observation, example};
 
     fn of(observation: &Observation) -> Serving {
-        Serving::of(&Snapshot::assemble(observation))
+        Serving::from_snapshot(&Snapshot::assemble(observation))
     }
 
     fn silent(unanswered: &Unanswered) -> Observation {

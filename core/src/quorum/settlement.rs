@@ -49,7 +49,7 @@ pub enum Incarnation {
 
 impl Incarnation {
     /// The state of the incarnation `permitted`, by a read of the pod's name.
-    pub fn of(permitted: &PodUid, look: &PodRead) -> Self {
+    pub fn read(permitted: &PodUid, look: &PodRead) -> Self {
         match look {
             PodRead::Here {
                 uid,
@@ -197,7 +197,7 @@ mod tests {
             uid: uid.into(),
             terminating,
         };
-        let of = |look: &PodRead| Incarnation::of(&"u1".into(), look);
+        let of = |look: &PodRead| Incarnation::read(&"u1".into(), look);
         assert_eq!(of(&PodRead::Gone), Incarnation::Gone);
         assert_eq!(of(&look("u2", false)), Incarnation::Gone);
         assert_eq!(of(&look("u2", true)), Incarnation::Gone);

@@ -235,7 +235,7 @@ pub struct MemberPod {
 }
 
 impl MemberPod {
-    pub(super) fn of(pod: &Pod) -> Self {
+    pub(super) fn new(pod: &Pod) -> Self {
         Self {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -316,7 +316,7 @@ impl Snapshot {
     pub(super) fn may_be_of_unknown_member(&self, pod: &PodName) -> bool {
         let unknown = |member: &Member| member.pod_name().is_none();
         let kept = self.kept();
-        let is_kept = Ordinal::of(pod).is_some_and(|ordinal| kept.contains(&ordinal.0));
+        let is_kept = Ordinal::from_pod(pod).is_some_and(|ordinal| kept.contains(&ordinal.0));
         let may_be = is_kept && !self.not_members.contains(pod);
         may_be && self.members.iter().any(unknown)
     }
@@ -331,7 +331,7 @@ impl Snapshot {
     /// members are to come back.)
     pub fn has_left(&self, pod: &PodName) -> bool {
         let kept = self.kept();
-        let is_beyond = Ordinal::of(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0));
+        let is_beyond = Ordinal::from_pod(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0));
         let is_unasked = self.policy.evidence == EvidenceMode::Readiness;
         let is_gone = !kept.is_empty() && is_beyond && self.pod(pod).is_none();
         self.is_no_member(pod) || (is_unasked && is_gone)

@@ -259,7 +259,7 @@ proptest! {
     ) {
         let mut states = vec![State::Serving; voters];
         states.extend(vec![State::Learner; learners]);
-        let cluster = Cluster::of(states);
+        let cluster = Cluster::new(states);
         let snapshot = Snapshot::assemble(&cluster.world().observation());
         let pods = cluster.pods();
         let mut grants = Grants::default();
@@ -267,7 +267,7 @@ proptest! {
             let pod = index.get(&pods).as_str();
             let name = PodName::from(pod);
             if settles {
-                let seq = grants.of(&name).and_then(|g| g.causes.first()).map(|c| c.seq);
+                let seq = grants.get(&name).and_then(|g| g.causes.first()).map(|c| c.seq);
                 grants = seq.and_then(|seq| grants.settle(&name, seq)).unwrap_or(grants);
             } else if let Verdict::Allow(Permission::Grant(_)) =
                 decide(&snapshot, &grants, &ask(pod, kind))

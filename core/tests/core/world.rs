@@ -130,7 +130,7 @@ impl World {
     }
 
     /// A cluster of `voters` members that all serve.
-    pub(crate) fn of(voters: usize) -> Self {
+    pub(crate) fn new(voters: usize) -> Self {
         let replicas = u32::try_from(voters).unwrap();
         Self {
             members: (0..voters).map(Inhabitant::serving).collect(),

@@ -180,7 +180,7 @@ pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
                     let named = |n: &usize| pod_name(*n) == step.pod.name;
                     (0..scene.listed.len()).find(named).unwrap()
                 };
-                Steps::of(steps.iter().map(member_of))
+                Steps::new(steps.iter().map(member_of))
             }
         }
     })

@@ -134,7 +134,7 @@ fn settle(state: &mut State, n: usize, progress: Progress, scenario: &Scenario) 
     let Some(budget) = state.budget else { return };
     let ended = ledger::has_ended_defragmenting(progress, 0, scenario.settle_time);
     assert!(ended, "{progress:?} is an end");
-    let grants = ledger::without_defragmentation(budget.grants, Set::of([n]));
+    let grants = ledger::without_defragmentation(budget.grants, Set::new([n]));
     state.put(Budget { grants, ..budget }, false, scenario.mutation);
 }
 
@@ -142,7 +142,7 @@ fn settle(state: &mut State, n: usize, progress: Progress, scenario: &Scenario) 
 pub(crate) fn due(state: &State, budget: &Budget, scenario: &Scenario) -> Set {
     let by_metric_alone = scenario.mutation == Mutation::SettleADefragmentationByItsMetricAlone;
     let grants = budget.grants.iter().enumerate();
-    Set::of(grants.filter_map(|(n, grant)| {
+    Set::new(grants.filter_map(|(n, grant)| {
         let age = grant.defragment?;
         let progress = match state.members[n].phase {
             Phase::Busy => Progress::Running,

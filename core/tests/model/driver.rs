@@ -60,7 +60,7 @@ fn unbounded(state: &State, scenario: &Scenario) -> Steps {
     let out = state.which(|member| member.phase != Phase::Up).count();
     let open = state.which(|member| member.phase == Phase::Up && member.outdated);
     let has_room = out < u32::from(scenario.max_unavailable);
-    Steps::of(open.iter().take(usize::from(has_room)))
+    Steps::new(open.iter().take(usize::from(has_room)))
 }
 
 /// Asks for the next step of the cycle. The step is judged by a look of its own. Its delete is

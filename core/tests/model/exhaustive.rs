@@ -33,7 +33,7 @@ fn holds_for_fewer_steps_of(scenario: Scenario) {
 /// Asserts that every property holds in the states of so many steps. Returns whether these are all.
 fn holds_for(steps: usize, scenario: Scenario) -> bool {
     let found = explore(scenario, steps);
-    println!("{}", found.tell(&scenario));
+    println!("{}", found.describe(&scenario));
     assert!(
         found.broken.is_none(),
         "{}: {}",

@@ -76,7 +76,7 @@ fn explored(scenario: Scenario, steps: usize, until: HasDiscoveries) -> Explorat
 
 impl Exploration {
     /// A line for people about the run.
-    pub(crate) fn tell(&self, scenario: &Scenario) -> String {
+    pub(crate) fn describe(&self, scenario: &Scenario) -> String {
         let states = if self.complete {
             format!("to its end, all {} states", self.states)
         } else {

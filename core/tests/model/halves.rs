@@ -40,7 +40,7 @@ impl From<Look> for Sight {
 impl Sight {
     /// The members that appear like this in either half.
     pub(crate) fn which(&self, holds: impl Fn(Appearance) -> bool) -> Set {
-        Set::of((0..MEMBERS).filter(|n| holds(self.pods[*n]) || holds(self.answers[*n])))
+        Set::new((0..MEMBERS).filter(|n| holds(self.pods[*n]) || holds(self.answers[*n])))
     }
 
     pub(crate) fn permuted(&self, order: &[usize; MEMBERS]) -> Self {
@@ -91,14 +91,14 @@ pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
             // A member that failed and was seen to have failed is not excused. A member that still
             // answers may be terminating already.
             let answering = sight.answers.map(is_answering);
-            let seen = Set::of((0..MEMBERS).filter(|n| answering[*n]));
+            let seen = Set::new((0..MEMBERS).filter(|n| answering[*n]));
             (sight, excused.and(seen))
         }
         Half::Answers if !(by_name || is_confirmed) => {
             return look_first(state, slot, Half::Pods);
         }
         Half::Answers => {
-            let ending = Set::of((0..MEMBERS).filter(|n| now[*n] == Appearance::Ending));
+            let ending = Set::new((0..MEMBERS).filter(|n| now[*n] == Appearance::Ending));
             let sight = Sight {
                 pods: now,
                 answers: before,

@@ -178,7 +178,7 @@ pub(crate) fn without_replacement(open: Open, n: usize, end: Replacement) -> Ope
 fn taken_over(before: &Open, after: &Grants) -> Open {
     let mut open = [Grant::default(); MEMBERS];
     for (n, grant) in open.iter_mut().enumerate() {
-        let Some(entry) = after.of(&pod_name(n)) else {
+        let Some(entry) = after.get(&pod_name(n)) else {
             continue;
         };
         for cause in &entry.causes {
@@ -232,7 +232,7 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
                 uid: pod.uid,
                 terminating: pod.terminating,
             });
-            let seen = CauseState::Incarnation(Incarnation::of(&named, &look));
+            let seen = CauseState::Incarnation(Incarnation::read(&named, &look));
             let (age, settle_time) = (TICK * u32::from(cause.age), TICK * u32::from(settle_time));
             settlement(
                 &permission(what, seq(n, Sort::Delete)),

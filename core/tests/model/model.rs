@@ -69,7 +69,7 @@ impl Model for Scenario {
             call: None,
             asked: None,
             removed: None,
-            holders: Set::of(0..usize::from(self.voters)),
+            holders: Set::new(0..usize::from(self.voters)),
             in_pods: self.in_pods,
             defragmentation: None,
             unfounded: false,

@@ -51,11 +51,11 @@ impl True {
         }
         let voters = truth::voters(state);
         let which = |shown: &[Appearance]| {
-            Set::of((0..MEMBERS).filter(|n| shown.contains(&seen.answers[*n])))
+            Set::new((0..MEMBERS).filter(|n| shown.contains(&seen.answers[*n])))
         };
         // A member that answered may have been terminating by then, although its pod was not when
         // it was read.
-        let stood = Set::of((0..MEMBERS).filter(|n| seen.pods[*n] != Ending));
+        let stood = Set::new((0..MEMBERS).filter(|n| seen.pods[*n] != Ending));
         let able = which(&[Answers, Leaderless, Ending, Silent, Refusing]);
         let able = able.and(stood).and(voters);
         Self {

@@ -97,7 +97,7 @@ pub(crate) fn look_at(state: &mut State, slot: usize, n: usize, scenario: &Scena
     };
     so_far[n] = now[n];
     let seen = seen.with(n);
-    if seen != Set::of(0..scenario.members()) {
+    if seen != Set::new(0..scenario.members()) {
         request.at = At::Looking {
             seen,
             excused,

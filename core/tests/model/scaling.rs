@@ -14,7 +14,7 @@
 //! at which its pod is let go, and every later permission has to know of it.
 
 use quorumgate_core::quorum::stateful_set::{
-    self, Change, Facts, Ordinals, Owner, TeardownPolicy, decide, scale_in_lets_go,
+    self, Change, Ordinals, Owner, StatefulSetInput, TeardownPolicy, decide, scale_in_lets_go,
 };
 use quorumgate_core::quorum::{Intent, Ordinal, Permission, Scope, Serving, Verdict};
 
@@ -144,7 +144,7 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
             };
             let (from, to) = (ordinals(from), ordinals(to));
             let snapshot = snapshot(&scene, Ledger::Trusted);
-            let facts = Facts {
+            let input = StatefulSetInput {
                 set: snapshot.cluster.clone(),
                 scope: Scope::Enrolled,
                 teardown: None,
@@ -156,10 +156,10 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
                 teardown_policy: TeardownPolicy::Announce,
                 takes_data: None,
                 listed: stateful_set::Listed::among(&from.leaving(to, 0), &snapshot),
-                serving: Some(Serving::of(&snapshot)),
+                serving: Some(Serving::from_snapshot(&snapshot)),
             };
             matches!(
-                decide(&Change::Resize { from, to }, &facts),
+                decide(&Change::Resize { from, to }, &input),
                 Verdict::Allow(Permission::Grant(_))
             )
         },
@@ -180,5 +180,5 @@ pub(crate) fn let_go(state: &State, budget: &Budget) -> Set {
         let ordinal = Ordinal(u32::try_from(*n).unwrap());
         scale_in_lets_go(std::slice::from_ref(&taken), ordinal, kept)
     };
-    Set::of((0..MEMBERS).filter(lets_go))
+    Set::new((0..MEMBERS).filter(lets_go))
 }

@@ -9,7 +9,7 @@ pub(crate) struct Set(u8);
 impl Set {
     pub(crate) const NONE: Self = Self(0);
 
-    pub(crate) fn of(members: impl IntoIterator<Item = usize>) -> Self {
+    pub(crate) fn new(members: impl IntoIterator<Item = usize>) -> Self {
         Self(
             members
                 .into_iter()

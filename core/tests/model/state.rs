@@ -419,7 +419,7 @@ impl State {
 
     /// The members that satisfy `holds`.
     pub(crate) fn which(&self, holds: impl Fn(&Member) -> bool) -> Set {
-        Set::of(self.members().filter(|(_, m)| holds(m)).map(|(n, _)| n))
+        Set::new(self.members().filter(|(_, m)| holds(m)).map(|(n, _)| n))
     }
 
     /// The place of the first request slot that is free among `slots`.
@@ -447,7 +447,7 @@ impl Budget {
     /// The members that have a grant.
     pub(crate) fn granted(&self) -> Set {
         let grants = self.grants.iter().enumerate();
-        Set::of(grants.filter(|(_, grant)| grant.is_open()).map(|(n, _)| n))
+        Set::new(grants.filter(|(_, grant)| grant.is_open()).map(|(n, _)| n))
     }
 }
 

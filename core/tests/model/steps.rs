@@ -7,7 +7,7 @@ use crate::state::MEMBERS;
 pub(crate) struct Steps([Option<u8>; MEMBERS]);
 
 impl Steps {
-    pub(crate) fn of(members: impl IntoIterator<Item = usize>) -> Self {
+    pub(crate) fn new(members: impl IntoIterator<Item = usize>) -> Self {
         let mut steps = Self::default();
         for (place, member) in steps.0.iter_mut().zip(members) {
             *place = Some(u8::try_from(member).unwrap());
@@ -18,7 +18,7 @@ impl Steps {
     /// The first step, and those after it.
     pub(crate) fn split(self) -> Option<(usize, Self)> {
         let first = usize::from(self.0[0]?);
-        Some((first, Self::of(self.iter().skip(1))))
+        Some((first, Self::new(self.iter().skip(1))))
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -27,7 +27,7 @@ impl Steps {
 
     /// The steps before this member's.
     pub(crate) fn until(self, member: usize) -> Self {
-        Self::of(self.iter().take_while(|other| *other != member))
+        Self::new(self.iter().take_while(|other| *other != member))
     }
 
     fn iter(self) -> impl Iterator<Item = usize> {

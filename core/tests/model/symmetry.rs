@@ -114,7 +114,7 @@ fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
     for (now, before) in order.iter().enumerate() {
         place[*before] = now;
     }
-    let moved = |set: Set| Set::of(set.iter().map(|n| place[n]));
+    let moved = |set: Set| Set::new(set.iter().map(|n| place[n]));
     let mut like = *state;
     for (now, before) in order.iter().enumerate() {
         like.members[now] = state.members[*before];

@@ -53,7 +53,7 @@ enum Fate {
 }
 
 impl Fate {
-    fn of(answer: &Answer) -> Self {
+    fn from_answer(answer: &Answer) -> Self {
         match answer {
             Answer::Allowed { .. } | Answer::NoPod => Self::Goes,
             Answer::Denied { code: 429, .. } | Answer::DeniedByOthers { code: 429, .. } => {
@@ -126,7 +126,7 @@ impl Plan {
         all.map(move |(node, met)| {
             ground.open.remove(node);
             let cluster = met.cluster.as_str();
-            let fate = match Fate::of(&met.answer) {
+            let fate = match Fate::from_answer(&met.answer) {
                 Fate::Goes if homeless.contains(cluster) => Fate::WaitsForNode,
                 Fate::Goes if !ground.moves(met, &self.nodes) => {
                     homeless.insert(cluster);

@@ -133,7 +133,7 @@ pub(in crate::admission) async fn asked(
         None => None,
     };
     Ok(ParsedReview {
-        about: ReviewContext::of(&mut request, subject, context),
+        about: ReviewContext::new(&mut request, subject, context),
         what: ReviewAction::Patch(Ok(patch)),
     })
 }
@@ -152,7 +152,7 @@ async fn changes(
     }
     let mut patch = Patch::default();
     if needs_word(&pod.metadata) {
-        patch.0.extend(keep(&pod.metadata).0);
+        patch.0.extend(protect(&pod.metadata).0);
     }
     // A spec that this version does not understand is started as it is.
     if let Ok(spec) = serde_json::from_value::<PodSpec>(pod.spec.clone()) {
@@ -206,7 +206,7 @@ fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
 
 /// The container of etcd and its path in the pod. It may be a native sidecar.
 fn etcd<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<([String; 3], &'a Container)> {
-    let etcd = EtcdContainer::of(spec, named).certain()?;
+    let etcd = EtcdContainer::find(spec, named).certain()?;
     let main = spec.containers.iter().enumerate();
     let main = main.map(|(n, container)| ("containers", n, container));
     let init = spec.init_containers.iter().flatten().enumerate();
@@ -258,7 +258,7 @@ fn needs_word(pod: &Metadata) -> bool {
     !annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT))
 }
 
-fn keep(pod: &Metadata) -> Patch {
+fn protect(pod: &Metadata) -> Patch {
     match &pod.annotations {
         None => set(["metadata", "annotations"], json!({SAFE_TO_EVICT: "false"})),
         Some(_) => set(["metadata", "annotations", SAFE_TO_EVICT], json!("false")),
@@ -276,7 +276,7 @@ mod tests {
     fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
         let read: Pod = serde_json::from_value(pod.clone()).unwrap();
         if needs_word(&read.metadata) {
-            json_patch::patch(&mut pod, &keep(&read.metadata)).unwrap();
+            json_patch::patch(&mut pod, &protect(&read.metadata)).unwrap();
         }
         pod["metadata"]["annotations"].clone()
     }

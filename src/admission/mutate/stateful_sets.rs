@@ -68,13 +68,13 @@ pub(in crate::admission) async fn asked(
     let subject = Subject::stateful_set(namespace, name, object.metadata.uid.as_deref());
     let old = request.old_object.take();
     let before = old.as_deref().and_then(|old| old.sight().memory);
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let manager = request.options.field_manager.as_deref();
     let order = manager.and_then(|name| LeaderCommand::from_str(name).ok());
     let change = match order.filter(|_| about.asker.actor == Actor::Gate) {
         Some(order) => object.sight().obey(order, before),
         None if !features.on_delete => object.sight().give_back(before),
-        None => keep(enrolment, &about.subject, &object, before, context.deadline).await,
+        None => keep_strategy(enrolment, &about.subject, &object, before, context.deadline).await,
     };
     let patch = change.map(|change| patch(&change, &object.metadata));
     Ok(ParsedReview {
@@ -84,7 +84,7 @@ pub(in crate::admission) async fn asked(
 }
 
 /// The change that keeps the strategy of an enrolled StatefulSet.
-async fn keep(
+async fn keep_strategy(
     (enrolment, reads): (&dyn Enrolment, Reads<'_>),
     subject: &Subject,
     object: &StatefulSet,
@@ -98,7 +98,7 @@ async fn keep(
     }
     let labels = object.metadata.labels.as_ref();
     if labels.is_some_and(labels_enrol) {
-        return sight.keep(before);
+        return sight.on_delete(before);
     }
     let enrolled = async {
         let may_read = reads.allowed_in(&subject.namespace);
@@ -108,10 +108,10 @@ async fn keep(
             .await
     };
     match timeout_at(deadline, enrolled).await {
-        Ok(Ok(true)) => sight.keep(before),
+        Ok(Ok(true)) => sight.on_delete(before),
         Ok(Ok(false)) => sight.give_back(before),
         // The StatefulSet was enrolled when the gate changed it.
-        Ok(Err(_)) | Err(_) if changed_before => sight.keep(before),
+        Ok(Err(_)) | Err(_) if changed_before => sight.on_delete(before),
         Ok(Err(_)) | Err(_) => None,
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Effect {
 }
 
 /// The way in which the update takes the member. `None` if it restarts nothing and ends no pod.
-pub(super) fn of(old: &Spec, new: &Spec) -> Option<Effect> {
+pub(super) fn compare(old: &Spec, new: &Spec) -> Option<Effect> {
     let certain = |by| Effect {
         by,
         only_of: Vec::new(),
@@ -41,7 +41,7 @@ pub(super) fn of(old: &Spec, new: &Spec) -> Option<Effect> {
     }
     // An update adds no container and takes none away.
     let pod = old.outline();
-    let etcd = EtcdContainer::of(&pod, None);
+    let etcd = EtcdContainer::find(&pod, None);
     let restarting = lasting(new).filter_map(|container| {
         let before = lasting(old).find(|before| before.name == container.name);
         let by = match before.filter(|before| before.image == container.image) {

@@ -37,10 +37,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<ParsedReview, M
     let new = request.take_object()?;
     let (namespace, name) = request.identity(&old.metadata)?;
     let subject = Subject::pod(&namespace, &name, old.metadata.uid.as_deref());
-    let about = ReviewContext::of(&mut request, subject, context);
+    let about = ReviewContext::new(&mut request, subject, context);
     let what = if old.metadata.deletion_timestamp.is_some() {
         ReviewAction::Nothing(Waiver::Terminating)
-    } else if let Some(effect) = effect::of(&old.spec, &new.spec)
+    } else if let Some(effect) = effect::compare(&old.spec, &new.spec)
         // The gate itself lets a pod start whose turn it is.
         && !(effect.by == InPlace::Start && about.asker.actor == Actor::Gate)
     {

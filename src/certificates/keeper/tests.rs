@@ -36,7 +36,7 @@ fn replica(api: &FakeApi, leads: bool) -> Replica {
     let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
     let (clock, hand) = Clock::frozen(now);
     let leads = watch::Sender::new(leads);
-    let names = SecretNames::of("gate");
+    let names = SecretNames::for_gate("gate");
     let objects = Objects::new(api.client(), "ns", names, "gate".to_owned());
     let wishes = Wishes {
         names: vec!["gate.ns.svc".to_owned()],

@@ -182,7 +182,7 @@ fn the_certificate_of_an_authority_is_not_presented_and_its_key_not_read() {
 #[test]
 fn both_alerts_about_client_certificates_have_their_own_words() {
     use rustls::AlertDescription as Alert;
-    let of = |alert| Obstacle::of(&rustls::Error::AlertReceived(alert));
+    let of = |alert| Obstacle::from_tls(&rustls::Error::AlertReceived(alert));
     assert_eq!(of(Alert::CertificateRequired), Obstacle::ClientMissing);
     for alert in [
         Alert::BadCertificate,

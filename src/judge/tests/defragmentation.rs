@@ -11,7 +11,7 @@ use super::Court;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE};
 use crate::judge::{Asker, Maintenance, MaintenanceQuestion, Refused, SeenVersions};
-use crate::observe::{Look, PodLook};
+use crate::observe::{ClusterObservation, PodObservation};
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::{Actor, ClusterRef, Condition, Grace, Kind, TargetPod, Why};
 
@@ -45,7 +45,7 @@ async fn a_defragmentation_is_not_permitted_while_a_voter_does_not_serve() {
             actor: Actor::Gate,
         },
         deadline: soon(),
-        seen: SeenVersions::of(&page, &look.view),
+        seen: SeenVersions::new(&page, &look.view),
     };
     let answer = court.judge.judge_maintenance(question).await;
     assert_eq!(answer.decision.unwrap_err(), Refused::Outdated);
@@ -93,7 +93,7 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
         *condition == mute || *condition == deadline
     };
     let defragmenting = Condition::Failing(Why::Silent(Unanswered::Defragmenting));
-    let is_expected = |look: &Look| {
+    let is_expected = |look: &ClusterObservation| {
         let mut members = look.snapshot.members.iter().map(|m| &m.condition);
         members.next() == Some(&defragmenting) && members.all(is_silent)
     };
@@ -102,7 +102,7 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
     assert!(is_expected(&look), "{:?}", look.snapshot.members);
     let asked = (&"etcd-1".into(), Kind::Evict, Grace::Graceful);
     let looked = observer.look_for(&page, asked, soon(), |_, _| None::<()>);
-    let PodLook::Full(look, _) = Box::pin(looked).await.unwrap() else {
+    let PodObservation::Full(look, _) = Box::pin(looked).await.unwrap() else {
         panic!("no rule answers without the members");
     };
     assert!(

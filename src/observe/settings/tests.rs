@@ -6,7 +6,9 @@ fn told(container: &Value, name: &str) -> Option<String> {
     let mut whole = json!({"name": "etcd"});
     json_patch::merge(&mut whole, container);
     let container: Container = serde_json::from_value(whole).unwrap();
-    Settings::of(&container).get(name).map(|s| s.value)
+    Settings::from_container(&container)
+        .get(name)
+        .map(|s| s.value)
 }
 
 #[test]
@@ -66,7 +68,7 @@ fn a_switch_is_on_alone_or_when_it_says_so() {
         json_patch::merge(&mut whole, &container);
         let whole: Container = serde_json::from_value(whole).unwrap();
         assert_eq!(
-            Settings::of(&whole).is_on("client-cert-auth"),
+            Settings::from_container(&whole).is_on("client-cert-auth"),
             on,
             "{container}"
         );

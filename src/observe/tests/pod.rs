@@ -228,7 +228,7 @@ fn a_node_is_what_its_conditions_and_taints_say() {
 
 #[test]
 fn a_pod_becomes_facts() {
-    let page = Page::of(budget(&json!({"status": {"members": [
+    let page = Page::read(budget(&json!({"status": {"members": [
         {"name": "etcd-0", "pod": "etcd-0", "podUID": "u0", "memberID": "a1", "role": "Voter", "serving": true},
     ]}})))
     .unwrap();
@@ -300,7 +300,7 @@ fn a_sidecar_fails_only_when_it_is_reported_so() {
 
 #[test]
 fn an_id_recorded_for_the_incarnation_comes_before_one_for_the_name() {
-    let page = Page::of(budget(&json!({"status": {"members": [
+    let page = Page::read(budget(&json!({"status": {"members": [
         {"name": "etcd-0", "pod": "etcd-0", "podUID": "old", "memberID": "a1", "role": "Voter", "serving": true},
         {"name": "renamed", "podUID": "u0", "memberID": "b2", "role": "Voter", "serving": true},
     ]}})))

@@ -11,7 +11,8 @@ use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
 use crate::observe::find::Find;
 use crate::observe::{
-    Ages, ClaimIdentity, ClusterView, Look, ObserveError, Observer, PodData, PodLook, Sooner,
+    Ages, ClaimIdentity, ClusterObservation, ClusterView, EarlyOr, ObserveError, Observer, PodData,
+    PodObservation,
 };
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::{Node, Pod};
@@ -240,7 +241,10 @@ async fn a_node_is_read_where_its_member_is_silent_or_its_pod_is_to_go_by_force(
         };
         let looked = site.observer.look_for(&page, asked, now(), early);
         let looked = Box::pin(looked).await;
-        assert!(matches!(looked, Ok(PodLook::Early(..))), "{looked:?}");
+        assert!(
+            matches!(looked, Ok(PodObservation::Early(..))),
+            "{looked:?}"
+        );
         let requests = site.api.take_requests();
         let nodes = requests.iter().filter(|r| r.contains("/nodes/")).count();
         assert_eq!(nodes, usize::from(reads), "{kind:?} {grace:?} {requests:?}");
@@ -498,7 +502,7 @@ async fn disruption_budgets_are_read_by_name_where_a_watch_knows_all_names() {
 impl Site {
     /// Looks at the cluster for a delete of the target, with members that do not answer. `all_here`
     /// says whether each member had a pod at the look before.
-    async fn look_after(&self, all_here: bool) -> (Look, Vec<String>) {
+    async fn look_after(&self, all_here: bool) -> (ClusterObservation, Vec<String>) {
         let page = self.page().await;
         let memory = self.observer.memory();
         memory.keep_all_here(&page.cluster, all_here);
@@ -507,7 +511,7 @@ impl Site {
         let asked = (&target, Kind::Delete, Grace::Graceful);
         let now = self.observer.clock().instant();
         let looked = self.observer.look_unless(&page, asked, now, |_| None::<()>);
-        let Ok(Sooner::Full(look)) = Box::pin(looked).await else {
+        let Ok(EarlyOr::Full(look)) = Box::pin(looked).await else {
             panic!("a full look");
         };
         assert_eq!(memory.find(&page.cluster), Find::Listed, "none answered");
@@ -531,7 +535,7 @@ async fn pods_are_read_by_name_where_each_member_had_one_at_the_last_look() {
     let early = |view: &ClusterView| Some(names(view));
     site.api.take_requests();
     let looked = site.observer.look_unless(&page, asked, now, early);
-    let Ok(Sooner::Early(view, names)) = Box::pin(looked).await else {
+    let Ok(EarlyOr::Early(view, names)) = Box::pin(looked).await else {
         panic!("an early answer");
     };
     assert_eq!(names, ["etcd-0", "etcd-1", "etcd-2"]);

@@ -27,7 +27,7 @@ impl Found {
         let texts: Vec<(Place, &str)> = texts.collect();
         let certificates = texts.iter().filter_map(|(place, text)| {
             let certificates = crypto::certificates(text.as_bytes()).ok()?;
-            let first = Certificate::of(certificates.first()?).ok()?;
+            let first = Certificate::parse(certificates.first()?).ok()?;
             Some((place.clone(), first))
         });
         let first: BTreeMap<Place, Certificate> = certificates.collect();

@@ -116,7 +116,7 @@ fn prefix(container: Option<&str>) -> String {
 /// leads to: a sidecar may hand one to etcd.
 fn sources<'a>(known: &Known<'a>) -> Vec<Source<'a>> {
     let named = known.members.container.as_deref();
-    let etcd = EtcdContainer::of(known.pod, named);
+    let etcd = EtcdContainer::find(known.pod, named);
     let containers = etcd.candidates().iter().take(MOST_CONTAINERS);
     let mut sources: Vec<Source<'a>> = containers
         .map(|container| Source {
@@ -262,8 +262,8 @@ impl<'a> Trust<'a> {
     }
 
     /// The files that the settings name.
-    fn told(&mut self, sources: &[Source<'_>]) -> Told {
-        let mut told = Told::default();
+    fn told(&mut self, sources: &[Source<'_>]) -> NamedFiles {
+        let mut told = NamedFiles::default();
         for source in sources {
             let settings = &source.settings;
             told.wants_client |= settings.is_on("client-cert-auth");
@@ -302,7 +302,7 @@ impl<'a> Trust<'a> {
         !self.known.contents.has(&place.object) || self.found.at(place).is_some()
     }
 
-    fn find_authorities(&self, told: &Told) -> Vec<Sourced<AuthoritySource>> {
+    fn find_authorities(&self, told: &NamedFiles) -> Vec<Sourced<AuthoritySource>> {
         let named = self.known.members.tls.as_ref().and_then(authority_named);
         if let Some(named) = named {
             let words = format!("spec.members.tls names {}", words_of(&named));
@@ -379,7 +379,7 @@ impl<'a> Trust<'a> {
         !self.known.contents.has(&object) || authorities.any(|(place, _)| place.object == object)
     }
 
-    fn find_identities(&self, told: &Told) -> Vec<Sourced<Option<IdentitySource>>> {
+    fn find_identities(&self, told: &NamedFiles) -> Vec<Sourced<Option<IdentitySource>>> {
         let none = || (None, "no client certificate".to_owned());
         let named = self.known.members.tls.as_ref().and_then(identity_named);
         if let Some(named) = named {
@@ -453,7 +453,7 @@ impl<'a> Trust<'a> {
 
     /// The Secret of the only volume that is called after clients, besides what etcd serves with
     /// and what it trusts.
-    fn secret_of_clients(&self, told: &Told) -> Option<String> {
+    fn secret_of_clients(&self, told: &NamedFiles) -> Option<String> {
         let volumes = self.known.pod.volumes.iter().flatten();
         let secrets = volumes.filter_map(|volume| {
             let secret = volume.secret.as_ref()?.secret_name.as_ref()?;
@@ -472,7 +472,7 @@ impl<'a> Trust<'a> {
 
     /// Whether the pair may be shown: its certificate is no authority's, and not the one that etcd
     /// trusts. What was not read is judged when it is.
-    fn may_be_identity(&self, source: &IdentitySource, told: &Told) -> bool {
+    fn may_be_identity(&self, source: &IdentitySource, told: &NamedFiles) -> bool {
         let place = Place::new(Object::secret(&source.secret), &source.cert_key);
         if told.trusted() == Some(&place) {
             return false;
@@ -541,7 +541,7 @@ fn default_told(pod: &PodSpec) -> String {
 /// The files that etcd's settings name, with the settings. The place is `None` where the path leads
 /// to no Secret and no ConfigMap.
 #[derive(Default)]
-struct Told {
+struct NamedFiles {
     serving: Option<(Option<Place>, String)>,
     key: Option<(Option<Place>, String)>,
     trusted: Option<(Option<Place>, String)>,
@@ -549,7 +549,7 @@ struct Told {
     wants_client: bool,
 }
 
-impl Told {
+impl NamedFiles {
     fn serving(&self) -> Option<&Place> {
         self.serving.as_ref()?.0.as_ref()
     }

@@ -21,7 +21,7 @@ const MOST_OBJECTS: usize = 32;
 /// The objects that may say how members are asked: those that variables of etcd's container come
 /// from, and those that the pod mounts.
 pub(super) fn objects(pod: &PodSpec, named: Option<&str>) -> Vec<Object> {
-    let etcd = EtcdContainer::of(pod, named);
+    let etcd = EtcdContainer::find(pod, named);
     let containers = || etcd.candidates().iter();
     let sources = containers().flat_map(|c| c.env_from.iter().flatten());
     let sources = sources.filter_map(|from| {

@@ -262,7 +262,7 @@ fn page(spec: &Value, status: &Value) -> Page {
         "metadata": {"name": "etcd", "namespace": "db", "uid": "b", "resourceVersion": "1"},
         "spec": {"statefulSetName": "etcd", "members": spec}, "status": status,
     });
-    Page::of(serde_json::from_value(budget).unwrap()).unwrap()
+    Page::read(serde_json::from_value(budget).unwrap()).unwrap()
 }
 
 fn recorded() -> Value {

@@ -138,7 +138,7 @@ fn after_a_partition_of_two_however_long_the_one_that_is_left_is_in_at_once() {
 
 #[test]
 fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
-    let mut world = World::of(3, true);
+    let mut world = World::with_mute(3, true);
     // As after a start or a stall: all are out.
     world.places = vec![EndpointState::Out; 3];
     world.run(RECOVERED);
@@ -391,7 +391,7 @@ proptest! {
         mute in any::<bool>(),
         events in prop::collection::vec((events(), 0..1500_usize, 0..3_usize), 0..3),
     ) {
-        let mut world = World::of(size, mute);
+        let mut world = World::with_mute(size, mute);
         for (events, lasts, ill) in events {
             for event in events {
                 happens(&mut world, event, [Health::Dead, Health::Unready, Health::Blind][ill]);

@@ -266,16 +266,19 @@ async fn who_was_written_to_since_its_look_strikes_nobody() {
     let peer = put("gate-b", OwnState::In);
     // The peer strikes first.
     put("gate-a", OwnState::Out);
-    let error = worker.strike(&own, &[&peer], Instant::now()).await;
+    let error = worker.mark_unready(&own, &[&peer], Instant::now()).await;
     assert_eq!(error.unwrap_err().code(), Some(409));
     assert!(is_in(&api, "gate-b"));
     // An outdated read strikes nobody either.
     let own = put("gate-a", OwnState::In);
     let begun = Instant::now().checked_sub(FRESH * 2).unwrap();
-    worker.strike(&own, &[&peer], begun).await.unwrap();
+    worker.mark_unready(&own, &[&peer], begun).await.unwrap();
     assert!(is_in(&api, "gate-b"));
     let own: EndpointSlice =
         serde_json::from_value(api.get(&format!("{SLICES}/gate-a")).unwrap()).unwrap();
-    worker.strike(&own, &[&peer], Instant::now()).await.unwrap();
+    worker
+        .mark_unready(&own, &[&peer], Instant::now())
+        .await
+        .unwrap();
     assert!(!is_in(&api, "gate-b"));
 }

@@ -11,7 +11,7 @@ fn selector(app: &str) -> LabelSelector {
 }
 
 fn budget() -> QuorumDisruptionBudget {
-    let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("a", "etcd"));
+    let mut budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("a", "etcd"));
     budget.metadata.uid = Some("budget".into());
     budget
 }
@@ -149,7 +149,7 @@ fn only_a_rollout_that_is_under_way_evicts() {
         }))
         .unwrap();
         budget.status = Some(serde_json::from_value(json!({"rollout": rollout})).unwrap());
-        Evictions::of(&budget)
+        Evictions::from_budget(&budget)
     };
     let under_way = json!({"target": "new", "updated": 0, "targets": 2});
     let mut finished = under_way.clone();

@@ -38,7 +38,7 @@ pub(super) struct CallEnd {
 }
 
 impl CallEnd {
-    pub(super) fn of(answer: Result<(), AdminError>, took: Duration) -> Self {
+    pub(super) fn new(answer: Result<(), AdminError>, took: Duration) -> Self {
         Self {
             took,
             answered: !matches!(answer, Err(AdminError::Unanswered(_))),
@@ -54,7 +54,7 @@ impl Calls {
 
     /// The call under the grant with this sequence number, as the planner sees it. A call under an
     /// earlier grant counts while it runs.
-    pub(super) fn of(&self, cluster: &ClusterRef, grant: Option<u64>) -> Call {
+    pub(super) fn state(&self, cluster: &ClusterRef, grant: Option<u64>) -> Call {
         let all = self.all();
         match all.get(cluster) {
             Some(OneCall { end: None, .. }) => Call::Running,
@@ -109,18 +109,21 @@ mod tests {
     use crate::quorum::evidence::Unanswered;
 
     fn end(answer: Result<(), AdminError>) -> CallEnd {
-        CallEnd::of(answer, Duration::from_secs(3))
+        CallEnd::new(answer, Duration::from_secs(3))
     }
 
     #[test]
     fn a_grant_has_one_call_and_a_cluster_has_one_at_a_time() {
         let (calls, cluster) = (Calls::default(), ClusterRef::new("db", "etcd"));
-        assert_eq!(calls.of(&cluster, Some(7)), Call::NotMade);
+        assert_eq!(calls.state(&cluster, Some(7)), Call::NotMade);
         assert!(calls.begin(&cluster, 7));
         assert!(!calls.begin(&cluster, 7), "the same again");
         assert!(!calls.begin(&cluster, 8), "another one beside it");
         calls.end(&cluster, 7, end(Ok(())));
-        assert_eq!(calls.of(&cluster, Some(7)), Call::Returned { done: true });
+        assert_eq!(
+            calls.state(&cluster, Some(7)),
+            Call::Returned { done: true }
+        );
         assert!(!calls.begin(&cluster, 7), "the same once it has returned");
         assert!(calls.begin(&cluster, 8));
     }
@@ -130,15 +133,15 @@ mod tests {
         let (calls, cluster) = (Calls::default(), ClusterRef::new("db", "etcd"));
         assert!(calls.begin(&cluster, 7));
         for grant in [None, Some(7), Some(8)] {
-            assert_eq!(calls.of(&cluster, grant), Call::Running);
+            assert_eq!(calls.state(&cluster, grant), Call::Running);
         }
         calls.forget(&cluster);
-        assert_eq!(calls.of(&cluster, None), Call::Running, "not forgotten");
+        assert_eq!(calls.state(&cluster, None), Call::Running, "not forgotten");
         calls.end(&cluster, 7, end(Ok(())));
-        assert_eq!(calls.of(&cluster, Some(8)), Call::NotMade);
+        assert_eq!(calls.state(&cluster, Some(8)), Call::NotMade);
         assert_eq!(calls.end_of(&cluster, 8), None);
         calls.forget(&cluster);
-        assert_eq!(calls.of(&cluster, Some(7)), Call::NotMade);
+        assert_eq!(calls.state(&cluster, Some(7)), Call::NotMade);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::quorum::evidence::{Alarm, AlarmKind};
 use crate::quorum::{self, ClusterRef, MemberId, PodName, TargetPod};
 use crate::reconcile::leadership;
 use crate::reconcile::look::ReconcileError;
-use crate::reconcile::operation::{Applied, Permission, Turn};
+use crate::reconcile::operation::{Applied, OperationContext, Permission};
 use crate::reconcile::run::Run;
 use crate::reconcile::settle;
 
@@ -55,42 +55,42 @@ impl Leadership {
 /// Carries out a step.
 pub(super) async fn carry_out(
     moves: &mut Leadership,
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &Input,
     step: &Step,
     permission: Option<Permission>,
 ) -> Result<Applied, ReconcileError> {
     match step {
         Step::Grant { .. } => Ok(Applied::Done),
-        Step::Begin { pod } => Ok(begin(turn, pod, permission)),
-        Step::MoveLeader { pod, to } => move_leader(moves, turn, input, pod, *to).await,
+        Step::Begin { pod } => Ok(begin(context, pod, permission)),
+        Step::MoveLeader { pod, to } => move_leader(moves, context, input, pod, *to).await,
         Step::GiveUp { pod, because } => {
-            if because.is_none() && turn.leads {
-                let until = turn.run.clock.instant() + AFTER_REFUSAL;
+            if because.is_none() && context.leads {
+                let until = context.run.clock.instant() + AFTER_REFUSAL;
                 moves.stays_until = Some(until);
             }
-            give_up(turn, pod, because.as_ref()).await
+            give_up(context, pod, because.as_ref()).await
         }
-        Step::Settle { pod, seen } => settle(turn, input, pod, *seen).await,
-        Step::Disarm(members) => Ok(disarm(turn, members).await),
+        Step::Settle { pod, seen } => settle(context, input, pod, *seen).await,
+        Step::Disarm(members) => Ok(disarm(context, members).await),
     }
 }
 
 /// Moves leadership from the member that has the grant, once.
 async fn move_leader(
     moves: &mut Leadership,
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &Input,
     pod: &TargetPod,
     to: MemberId,
 ) -> Result<Applied, ReconcileError> {
-    let Some(answer) = leadership::move_leader(turn, &pod.name, to).await? else {
+    let Some(answer) = leadership::move_leader(context, &pod.name, to).await? else {
         return Ok(Applied::Outdated);
     };
     moves.moved_under = input.open.as_ref().map(|open| open.seq);
     if let Err(error) = answer {
         let because = causes(&error);
-        warn!(cluster = %turn.cluster, from = %pod.name, %to, because, "cannot move leadership");
+        warn!(cluster = %context.cluster, from = %pod.name, %to, because, "cannot move leadership");
     }
     // The next look says whether it moved.
     Ok(Applied::Done)
@@ -98,39 +98,39 @@ async fn move_leader(
 
 /// Settles the grant of a call that was not made.
 async fn give_up(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     pod: &PodName,
     because: Option<&Refusal>,
 ) -> Result<Applied, ReconcileError> {
     let seen = quorum::Defragmentation::NotBegun;
     let take_back = |all: &mut Vec<_>| runs::take_back(all, pod);
-    settle::defragmentation(turn, pod, seen, take_back).await?;
+    settle::defragmentation(context, pod, seen, take_back).await?;
     let because = because.map(ToString::to_string);
-    info!(cluster = %turn.cluster, %pod, because, "defragmentation given up");
+    info!(cluster = %context.cluster, %pod, because, "defragmentation given up");
     Ok(Applied::Done)
 }
 
 /// Settles a grant whose run is over by what was `seen` of it.
 async fn settle(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &Input,
     pod: &PodName,
     seen: quorum::Defragmentation,
 ) -> Result<Applied, ReconcileError> {
-    let (run, cluster) = (turn.run, turn.cluster);
+    let (run, cluster) = (context.run, context.cluster);
     let Some(open) = &input.open else {
         return Ok(Applied::Outdated);
     };
     let ours = open.holder == run.me;
     let end = run.calls.end_of(cluster, open.seq).filter(|_| ours);
-    let sizes = turn
+    let sizes = context
         .look
         .snapshot
         .member(pod)
         .and_then(|member| member.sizes);
     let size = sizes.map(|sizes| sizes.db);
     let now = run.clock.now();
-    let settled = settle::defragmentation(turn, pod, seen, |all| {
+    let settled = settle::defragmentation(context, pod, seen, |all| {
         runs::end(all, pod, end.as_ref(), size, now);
     });
     if !settled.await? {
@@ -150,9 +150,13 @@ async fn settle(
 }
 /// Makes the call, under the grant that was just renewed. The age of the grant counts from now on
 /// for others, so a process that was held up does not make the call any more.
-fn begin(turn: &Turn<'_>, pod: &TargetPod, permission: Option<Permission>) -> Applied {
-    let (run, cluster) = (turn.run, turn.cluster);
-    let endpoint = turn.look.view.endpoint_of(&pod.name);
+fn begin(
+    context: &OperationContext<'_>,
+    pod: &TargetPod,
+    permission: Option<Permission>,
+) -> Applied {
+    let (run, cluster) = (context.run, context.cluster);
+    let endpoint = context.look.view.endpoint_of(&pod.name);
     let (Some(permission), Some(endpoint)) = (permission, endpoint) else {
         return Applied::Outdated;
     };
@@ -170,8 +174,8 @@ fn begin(turn: &Turn<'_>, pod: &TargetPod, permission: Option<Permission>) -> Ap
 }
 
 /// Disarms the NOSPACE alarms of these members, which were seen.
-async fn disarm(turn: &Turn<'_>, members: &[MemberId]) -> Applied {
-    let (run, look) = (turn.run, turn.look);
+async fn disarm(context: &OperationContext<'_>, members: &[MemberId]) -> Applied {
+    let (run, look) = (context.run, context.look);
     let mut serving = look.snapshot.members.iter().filter(|m| m.serves_quorum());
     let endpoint = serving.find_map(|m| look.view.endpoint_of(m.pod_name()?));
     let Some(endpoint) = endpoint else {
@@ -202,7 +206,7 @@ fn make(run: &Arc<Run>, cluster: &ClusterRef, proof: &Recorded, member: Endpoint
         let (run, cluster) = (Arc::clone(run), cluster.clone());
         async move {
             let answer = run.judge.admin().defragment(&member).await;
-            let end = CallEnd::of(answer, run.clock.instant() - begun);
+            let end = CallEnd::new(answer, run.clock.instant() - begun);
             info!(%cluster, member = member.address, took = ?end.took, error = end.error, "defragmentation call returned");
             run.calls.end(&cluster, seq, end);
         }

@@ -10,7 +10,9 @@ use crate::api::{
     self, BadField, DefragmentationMode, DefragmentationStatus, QuorumDisruptionBudget, names,
 };
 use crate::ledger::Page;
-use crate::plan::defragmentation::{Call, Facts, LastRun, MemberFacts, Mode, Settings};
+use crate::plan::defragmentation::{
+    Call, DefragmentationInput, LastRun, MemberFacts, Mode, Settings,
+};
 use crate::quorum::evidence::Target;
 use crate::quorum::{Defragmentation, Member, Permitted, PodName};
 use crate::reconcile::look::{Look, handover, rolls_out};
@@ -23,7 +25,7 @@ const ASKED_AT_ONCE: usize = 8;
 
 /// The facts, and for each member whose metrics could not be read the reason.
 pub(in crate::reconcile) struct Input {
-    pub(super) facts: Facts,
+    pub(super) facts: DefragmentationInput,
     /// The open permission.
     pub(super) open: Option<Open>,
     /// The state of the member by which the open permission is over.
@@ -108,7 +110,7 @@ pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Input
         }
         facts.insert(pod, own);
     }
-    let facts = Facts {
+    let facts = DefragmentationInput {
         settings: settings(&wishes),
         request: request(budget),
         in_window: wishes.window.as_ref().is_none_or(|hours| {

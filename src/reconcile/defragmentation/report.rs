@@ -3,14 +3,16 @@
 use super::gather::{Input, Open};
 use super::step::Wait;
 use crate::api::{DefragmentationStatus, condition};
-use crate::plan::defragmentation::{Disarm, Facts, LastRun, Mode, Next, Refusal, due, next};
+use crate::plan::defragmentation::{
+    DefragmentationInput, Disarm, LastRun, Mode, Next, Refusal, due, next,
+};
 use crate::quorum::PodName;
 use crate::reconcile::condition::{self as conditions, ConditionText};
 use crate::reconcile::look::Look;
-use crate::reconcile::operation::{Report, Turn};
+use crate::reconcile::operation::{OperationContext, Report};
 
 /// The report. A cluster in which nothing was ever due has no such condition.
-pub(super) fn report(turn: &Turn<'_>, input: &Input, wait: &Wait) -> Option<Report> {
+pub(super) fn report(context: &OperationContext<'_>, input: &Input, wait: &Wait) -> Option<Report> {
     let runs = matches!(wait, Wait::Running(_));
     if matches!(wait, Wait::Serving) {
         return None;
@@ -21,11 +23,11 @@ pub(super) fn report(turn: &Turn<'_>, input: &Input, wait: &Wait) -> Option<Repo
             conditions.retain(|c| c.type_ != condition::DEFRAGMENTED);
         }));
     }
-    let said = said(turn.look, input, wait);
-    let status = turn.look.page.status();
+    let said = said(context.look, input, wait);
+    let status = context.look.page.status();
     let had_cause = status.is_some_and(|status| !status.defragmentations.is_empty());
     Some(conditions::report(
-        turn,
+        context,
         condition::DEFRAGMENTED,
         said,
         had_cause,
@@ -101,7 +103,7 @@ fn said(look: &Look, input: &Input, wait: &Wait) -> ConditionText {
 }
 
 /// A run that failed, was the latest of its member, and keeps the next one waiting.
-fn failed<'l>(look: &'l Look, facts: &Facts) -> Option<&'l DefragmentationStatus> {
+fn failed<'l>(look: &'l Look, facts: &DefragmentationInput) -> Option<&'l DefragmentationStatus> {
     let runs = &look.page.status()?.defragmentations;
     runs.iter().find(|run| {
         let own = facts.members.get(&PodName::new(&run.member));
@@ -111,7 +113,7 @@ fn failed<'l>(look: &'l Look, facts: &Facts) -> Option<&'l DefragmentationStatus
 }
 
 /// The step that would follow if the mode were Auto.
-fn otherwise(look: &Look, facts: &Facts) -> String {
+fn otherwise(look: &Look, facts: &DefragmentationInput) -> String {
     let mut facts = facts.after_a_while();
     facts.settings.mode = Mode::Auto;
     match next(&look.snapshot, &look.page.grants, &facts) {

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::calls::CallEnd;
 use crate::api::DefragmentationStatus;
-use crate::plan::defragmentation::{Facts, due};
+use crate::plan::defragmentation::{DefragmentationInput, due};
 use crate::quorum::{Member, PodName, Snapshot};
 
 /// The record of a run that begins now.
@@ -13,7 +13,7 @@ pub(super) fn begun(
     snapshot: &Snapshot,
     member: &Member,
     pod: &PodName,
-    facts: &Facts,
+    facts: &DefragmentationInput,
     now: Timestamp,
 ) -> DefragmentationStatus {
     let due = due(snapshot, member, facts);

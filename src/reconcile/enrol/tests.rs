@@ -31,7 +31,7 @@ fn namespace(name: &str, gated: bool) -> Arc<Namespace> {
 }
 
 fn budget(namespace: &str, name: &str, by: Option<&str>) -> Arc<QuorumDisruptionBudget> {
-    let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new(namespace, name));
+    let mut budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new(namespace, name));
     if let Some(by) = by {
         let labels = budget.labels_mut();
         labels.insert(names::MANAGED_BY.into(), by.into());
@@ -288,7 +288,7 @@ async fn a_cluster_beyond_the_bound_is_told_once_while_it_is() {
     enrolment.events = noted.clone();
     let beyond = || clusters(&[("db", "etcd")]);
     for beyond in [beyond(), beyond(), BTreeSet::new(), beyond()] {
-        enrolment.tell(beyond);
+        enrolment.report(beyond);
     }
     let notices = noted.0.lock().unwrap();
     assert_eq!(notices.len(), 2);

@@ -5,7 +5,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::DefragmentationStatus;
-use crate::members::{Exit, Facts, LastDefragmentation, RunStatus, Snapshots, Stored, UnixTime};
+use crate::members::{
+    Exit, LastDefragmentation, MemberInput, RunStatus, Snapshots, Stored, UnixTime,
+};
 use crate::observe::etcd_history;
 use crate::quorum::{Cause, Grants, MemberId, Permitted, PodName};
 use crate::reconcile::look::Look;
@@ -15,7 +17,13 @@ const TLS_ENABLED: &str = "member.etcd.gardener.cloud/tls-enabled";
 
 /// Adds to `facts` what Leases, member list and pod say. `owner` is the name of the cluster's
 /// owner, after which the snapshot Leases are named.
-pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodName, owner: &str) {
+pub(super) fn add(
+    facts: &mut MemberInput,
+    look: &Look,
+    leases: &[Lease],
+    pod: &PodName,
+    owner: &str,
+) {
     if let Some(object) = look.view.pod(pod) {
         let (exit, restarts) = etcd_history(object, look.view.etcd_container());
         facts.exit = exit.map(Exit::of_code);
@@ -60,7 +68,7 @@ fn defragmentation(
     grants: &Grants,
 ) -> LastDefragmentation {
     let is_run = |cause: &Cause| matches!(cause.what, Permitted::Defragment { .. });
-    let causes = grants.of(pod).map(|grant| grant.causes.as_slice());
+    let causes = grants.get(pod).map(|grant| grant.causes.as_slice());
     let is_open = causes.unwrap_or_default().iter().any(is_run);
     let size = |bytes: i64| u64::try_from(bytes).ok();
     let time = |at: &Time| UnixTime(at.0.as_second());

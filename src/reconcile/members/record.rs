@@ -210,13 +210,13 @@ fn show_transition(transition: &Transition) -> MemberTransition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::members::{Exit, Facts, derive};
+    use crate::members::{Exit, MemberInput, derive};
     use crate::quorum::{Snapshot, example};
 
     #[test]
     fn a_status_is_read_back_as_it_was_written() {
         let cluster = Snapshot::assemble(&example::healthy("etcd", 3));
-        let mut facts = Facts::of(&cluster, &"etcd-1".into(), UnixTime(1_000));
+        let mut facts = MemberInput::from_snapshot(&cluster, &"etcd-1".into(), UnixTime(1_000));
         facts.exit = Some(Exit::Clean);
         facts.snapshots = Some(Snapshots {
             last_full: Some(Stored {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::etcd::Page;
+use crate::etcd::HttpPage;
 use crate::members::{Snapshots, Stored, UnixTime};
 use crate::quorum::PodName;
 use crate::reconcile::look::Look;
@@ -69,11 +69,11 @@ async fn latest(run: &Run, look: &Look, leader: &PodName) -> Result<Snapshots, S
     let mut page = Vec::new();
     let read = observer
         .prober()
-        .get(&endpoint, Page::LatestSnapshots, LISTING, |part| {
+        .get(&endpoint, HttpPage::LatestSnapshots, LISTING, |part| {
             page.extend_from_slice(part);
         })
         .await;
-    let path = Page::LatestSnapshots.path();
+    let path = HttpPage::LatestSnapshots.path();
     read.map_err(|why| format!("{path} at {}: {why}", endpoint.address))?;
     snapshots(&page).map_err(|why| format!("{path} at {}: {why}", endpoint.address))
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures::future::join_all;
 use tracing::warn;
 
-use crate::members::Facts;
+use crate::members::MemberInput;
 use crate::plan::replacement::Place;
 use crate::quorum::{PodName, PodUid, Volume, volume_finding};
 use crate::reconcile::look::Look;
@@ -48,7 +48,7 @@ impl Volumes {
     }
 
     /// Adds to `facts` whether the member has the volume on record.
-    pub(super) fn add(&self, facts: &mut Facts, look: &Look, pod: &PodName) {
+    pub(super) fn add(&self, facts: &mut MemberInput, look: &Look, pod: &PodName) {
         let present = self.of.get(pod).map(|(_, volume)| volume);
         facts.volume = volume_finding(&look.page.recorded_volumes(), pod, present);
     }

@@ -21,7 +21,7 @@ use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
 use crate::quorum::{MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::leadership;
 use crate::reconcile::look::{Look, ReconcileError};
-use crate::reconcile::operation::{Applied, Permission, Turn};
+use crate::reconcile::operation::{Applied, OperationContext, Permission};
 use crate::reconcile::settle;
 use crate::telemetry::events::{Notice, Severity};
 
@@ -59,23 +59,23 @@ impl Refusals {
     /// Carries out a step of the planner.
     pub(super) async fn carry_out(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         input: &Input,
         step: &Step,
         permission: Option<Permission>,
     ) -> Result<Applied, ReconcileError> {
-        let look = turn.look;
-        let deadline = turn.run.clock.instant() + CALL;
-        let admin = turn.run.judge.admin();
+        let look = context.look;
+        let deadline = context.run.clock.instant() + CALL;
+        let admin = context.run.judge.admin();
         let applied = match step {
             Step::Grant { record, proof } => {
-                say_begun(turn, record, proof.as_ref());
+                say_begun(context, record, proof.as_ref());
                 Applied::Done
             }
             Step::Renew { .. } if permission.is_some() => Applied::Done,
             Step::Renew { .. } => Applied::Failed("nothing is on record any more".to_owned()),
-            Step::MoveLeader { pod, to } => return self.move_leader(turn, pod, *to).await,
-            Step::RemoveMember { pod, id } => self.remove(turn, pod, *id, permission).await,
+            Step::MoveLeader { pod, to } => return self.move_leader(context, pod, *to).await,
+            Step::RemoveMember { pod, id } => self.remove(context, pod, *id, permission).await,
             Step::AddLearner { pod, peer_urls } => asked(
                 any_of(others(look, pod), |voter| {
                     admin.add_learner(voter, peer_urls, deadline)
@@ -88,15 +88,15 @@ impl Refusals {
                 })
                 .await,
             ),
-            Step::DeleteClaim { pod, uid } => delete_claim(turn, input, pod, uid).await,
-            Step::DeletePod { pod, uid } => delete_pod(turn, pod, uid).await,
-            Step::Release { pod, uid } => release(turn, pod, uid).await,
+            Step::DeleteClaim { pod, uid } => delete_claim(context, input, pod, uid).await,
+            Step::DeletePod { pod, uid } => delete_pod(context, pod, uid).await,
+            Step::Release { pod, uid } => release(context, pod, uid).await,
             Step::RecordVolume { pod, id } => {
-                return record_volume(turn, input, pod, *id).await;
+                return record_volume(context, input, pod, *id).await;
             }
-            Step::Settle { pod } => return settle(turn, input, pod).await,
+            Step::Settle { pod } => return settle(context, input, pod).await,
             // The operation makes its own step of it.
-            Step::Undo { pod, .. } => return undo(turn, pod).await,
+            Step::Undo { pod, .. } => return undo(context, pod).await,
         };
         Ok(applied)
     }
@@ -104,17 +104,17 @@ impl Refusals {
     /// Removes the member from etcd.
     async fn remove(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         pod: &PodName,
         id: MemberId,
         permission: Option<Permission>,
     ) -> Applied {
-        let now = turn.run.clock.instant();
+        let now = context.run.clock.instant();
         if permission.is_none_or(|permission| now >= permission.until) {
             return Applied::Failed("there was no time left".to_owned());
         }
-        let admin = turn.run.judge.admin();
-        let removed = any_of(others(turn.look, pod), |voter| {
+        let admin = context.run.judge.admin();
+        let removed = any_of(others(context.look, pod), |voter| {
             admin.remove_member(voter, id, now + CALL)
         });
         let removed = removed.await;
@@ -127,34 +127,34 @@ impl Refusals {
     /// Moves leadership away from the member.
     async fn move_leader(
         &mut self,
-        turn: &Turn<'_>,
+        context: &OperationContext<'_>,
         pod: &PodName,
         to: MemberId,
     ) -> Result<Applied, ReconcileError> {
-        let Some(moved) = leadership::move_leader(turn, pod, to).await? else {
+        let Some(moved) = leadership::move_leader(context, pod, to).await? else {
             return Ok(Applied::Deferred);
         };
         if let Err(AdminError::PermissionDenied(_)) = moved {
-            self.leadership_stays_until = Some(turn.run.clock.instant() + AFTER_REFUSAL);
+            self.leadership_stays_until = Some(context.run.clock.instant() + AFTER_REFUSAL);
         }
         Ok(asked(moved))
     }
 }
 
-fn say_begun(turn: &Turn<'_>, record: &Record, proof: Option<&Proof>) {
+fn say_begun(context: &OperationContext<'_>, record: &Record, proof: Option<&Proof>) {
     let because = proof.map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
     let note = format!("{} is being replaced: {because}", record.member);
-    notify(turn, Severity::Warning, "MemberReplacing", note);
+    notify(context, Severity::Warning, "MemberReplacing", note);
 }
 
 /// Records the volume on which the new member runs.
 async fn record_volume(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &Input,
     pod: &PodName,
     id: MemberId,
 ) -> Result<Applied, ReconcileError> {
-    let Turn { run, look, .. } = *turn;
+    let OperationContext { run, look, .. } = *context;
     let record = volume_record(look, input, pod);
     let Some(record) = record.filter(|record| record.id == id) else {
         return Ok(Applied::Deferred);
@@ -171,12 +171,17 @@ async fn record_volume(
 
 /// Deletes the old claim, after that of the write-ahead log if it is another. Both stay,
 /// terminating, until their pod is gone.
-async fn delete_claim(turn: &Turn<'_>, input: &Input, pod: &PodName, uid: &str) -> Applied {
+async fn delete_claim(
+    context: &OperationContext<'_>,
+    input: &Input,
+    pod: &PodName,
+    uid: &str,
+) -> Applied {
     let Some(claim) = input.claims.get(pod) else {
         return Applied::Failed("its claim is not known".to_owned());
     };
-    let namespace = &turn.cluster.namespace;
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(turn.run.client.clone(), namespace);
+    let namespace = &context.cluster.namespace;
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.run.client.clone(), namespace);
     let wal = claim.wal.as_ref().map(|(name, uid)| (name, uid.as_str()));
     for (name, uid) in wal.into_iter().chain([(&claim.name, uid)]) {
         let only_this = DeleteParams::default().preconditions(Preconditions {
@@ -192,33 +197,41 @@ async fn delete_claim(turn: &Turn<'_>, input: &Input, pod: &PodName, uid: &str) 
 }
 
 /// Deletes the old pod.
-pub(super) async fn delete_pod(turn: &Turn<'_>, name: &PodName, uid: &PodUid) -> Applied {
-    let Some(pod) = turn.look.view.pod(name) else {
+pub(super) async fn delete_pod(
+    context: &OperationContext<'_>,
+    name: &PodName,
+    uid: &PodUid,
+) -> Applied {
+    let Some(pod) = context.look.view.pod(name) else {
         return Applied::Done;
     };
     let only_this = DeleteParams::default().preconditions(Preconditions {
         uid: Some(uid.to_string()),
         resource_version: pod.metadata.resource_version.clone(),
     });
-    let deleted = pods(turn).delete(name.as_str(), &only_this).await;
+    let deleted = pods(context).delete(name.as_str(), &only_this).await;
     done(deleted.map(drop))
 }
 
 /// Removes the scheduling gate from a pod.
-pub(super) async fn release(turn: &Turn<'_>, pod: &PodName, uid: &PodUid) -> Applied {
+pub(super) async fn release(
+    context: &OperationContext<'_>,
+    pod: &PodName,
+    uid: &PodUid,
+) -> Applied {
     let change = json!({
         "metadata": {"uid": uid.as_str()},
         "spec": {"schedulingGates": [{"$patch": "delete", "name": IDENTITY}]},
     });
     let change = Patch::Strategic(&change);
     let params = PatchParams::default();
-    let patched = pods(turn).patch(pod.as_str(), &params, &change).await;
+    let patched = pods(context).patch(pod.as_str(), &params, &change).await;
     if patched.is_ok() {
-        let namespace = &turn.cluster.namespace;
-        let told = report::say_held(turn.run, namespace, (pod, uid), None).await;
+        let namespace = &context.cluster.namespace;
+        let told = report::say_held(context.run, namespace, (pod, uid), None).await;
         if let Err(error) = told {
             let because = causes(&error);
-            warn!(cluster = %turn.cluster, %pod, because, "cannot write the pod's condition");
+            warn!(cluster = %context.cluster, %pod, because, "cannot write the pod's condition");
         }
     }
     done(patched.map(drop))
@@ -226,24 +239,32 @@ pub(super) async fn release(turn: &Turn<'_>, pod: &PodName, uid: &PodUid) -> App
 
 /// Disarms a CORRUPT alarm for which the member that was removed is the reason. etcd refuses writes
 /// while it stands.
-pub(super) async fn disarm(turn: &Turn<'_>, input: &Input, member: MemberId) -> Applied {
+pub(super) async fn disarm(
+    context: &OperationContext<'_>,
+    input: &Input,
+    member: MemberId,
+) -> Applied {
     let Some(record) = &input.facts.record else {
         return Applied::Outdated;
     };
     let kind = AlarmKind::Corrupt;
-    let deadline = turn.run.clock.instant() + CALL;
-    let admin = turn.run.judge.admin();
-    let disarmed = any_of(others(turn.look, &record.member), |voter| {
+    let deadline = context.run.clock.instant() + CALL;
+    let admin = context.run.judge.admin();
+    let disarmed = any_of(others(context.look, &record.member), |voter| {
         admin.disarm(voter, Alarm { member, kind }, deadline)
     });
     asked(disarmed.await)
 }
 
 /// Ends the replacement: the new voter serves. Its volume is recorded in the same write.
-async fn settle(turn: &Turn<'_>, input: &Input, pod: &PodName) -> Result<Applied, ReconcileError> {
-    let now = record::time(turn.run.clock.now());
-    let record = volume_record(turn.look, input, pod);
-    settle::replacement(turn, pod, Replacement::Serves, |all, volumes| {
+async fn settle(
+    context: &OperationContext<'_>,
+    input: &Input,
+    pod: &PodName,
+) -> Result<Applied, ReconcileError> {
+    let now = record::time(context.run.clock.now());
+    let record = volume_record(context.look, input, pod);
+    settle::replacement(context, pod, Replacement::Serves, |all, volumes| {
         let own = |one: &&mut ReplacementStatus| one.member == pod.as_str();
         if let Some(own) = all.iter_mut().find(own) {
             own.completion_time = Some(now);
@@ -255,34 +276,37 @@ async fn settle(turn: &Turn<'_>, input: &Input, pod: &PodName) -> Result<Applied
     })
     .await?;
     let note = format!("{pod} was replaced and serves");
-    notify(turn, Severity::Normal, "MemberServes", note);
+    notify(context, Severity::Normal, "MemberServes", note);
     Ok(Applied::Done)
 }
 
 /// Ends the replacement before anything was changed. A call that was given up may take effect a
 /// little later, and until then the member must not count.
-pub(super) async fn undo(turn: &Turn<'_>, pod: &PodName) -> Result<Applied, ReconcileError> {
-    let page = &turn.look.page;
-    let causes = page.grants.of(pod).into_iter().flat_map(|g| &g.causes);
-    let seen = turn.run.ledger().seen();
+pub(super) async fn undo(
+    context: &OperationContext<'_>,
+    pod: &PodName,
+) -> Result<Applied, ReconcileError> {
+    let page = &context.look.page;
+    let causes = page.grants.get(pod).into_iter().flat_map(|g| &g.causes);
+    let seen = context.run.ledger().seen();
     let age = causes.map(|cause| seen.cause_for(&page.cluster, &page.uid, cause.seq));
     if age.min().is_some_and(|age| age < CALLS_ARE_OVER) {
         return Ok(Applied::Deferred);
     }
-    settle::replacement(turn, pod, Replacement::Undone, |all, _| {
+    settle::replacement(context, pod, Replacement::Undone, |all, _| {
         all.retain(|one| one.member != pod.as_str() || one.completion_time.is_some());
     })
     .await?;
     Ok(Applied::Done)
 }
 
-fn pods(turn: &Turn<'_>) -> Api<Pod> {
-    Api::namespaced(turn.run.client.clone(), &turn.cluster.namespace)
+fn pods(context: &OperationContext<'_>) -> Api<Pod> {
+    Api::namespaced(context.run.client.clone(), &context.cluster.namespace)
 }
 
-fn notify(turn: &Turn<'_>, severity: Severity, reason: &str, note: String) {
-    turn.run.events.notify(Notice {
-        regarding: turn.look.page.budget().object_ref(&()),
+fn notify(context: &OperationContext<'_>, severity: Severity, reason: &str, note: String) {
+    context.run.events.notify(Notice {
+        regarding: context.look.page.budget().object_ref(&()),
         severity,
         reason: reason.to_owned(),
         action: "Replace",

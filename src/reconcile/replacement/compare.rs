@@ -13,7 +13,7 @@ use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
 use crate::quorum::{ClusterRef, Comparison, DataHash, MemberId, confirmed_list};
 use crate::reconcile::look::Look;
-use crate::reconcile::operation::Turn;
+use crate::reconcile::operation::OperationContext;
 use crate::reconcile::run::Run;
 use crate::supervise::TaskEnd;
 
@@ -46,8 +46,8 @@ impl Comparisons {
 
     /// The result of the comparison of what the voters have, if a CORRUPT alarm stands. It is
     /// unknown until a task has asked them.
-    pub(super) fn compare(&mut self, turn: &Turn<'_>) -> Comparison {
-        let Turn { run, look, .. } = *turn;
+    pub(super) fn compare(&mut self, context: &OperationContext<'_>) -> Comparison {
+        let OperationContext { run, look, .. } = *context;
         let accused = look.snapshot.accused.clone();
         let list = confirmed_list(&look.snapshot, &look.round);
         let Some(list) = list.filter(|_| !accused.is_empty()) else {
@@ -124,7 +124,7 @@ async fn ask_for_hashes(
     voters: &BTreeSet<MemberId>,
 ) -> Comparison {
     let found = match hashes(run, endpoints).await {
-        Ok(hashes) => Comparison::of(voters, &hashes),
+        Ok(hashes) => Comparison::new(voters, &hashes),
         Err(error) => {
             let because = causes(&error);
             warn!(%cluster, because, "cannot compare the data of the members");

@@ -17,7 +17,7 @@ use crate::observe::{
     ClaimNote, ClusterView, EtcdContainer, MANY_RESTARTS, MemberClaim, data_in_pods, etcd_history,
     finding, is_held, joining, membership,
 };
-use crate::plan::replacement::{ClaimFacts, CrashLoop, Facts, MembershipBy, Mode};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, MembershipBy, Mode, ReplacementInput};
 use crate::quorum::Serving;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
@@ -29,7 +29,7 @@ use crate::reconcile::run::Run;
 
 /// The facts, and what is to be told besides.
 pub(in crate::reconcile) struct Input {
-    pub(super) facts: Facts,
+    pub(super) facts: ReplacementInput,
     /// The time of this look, by the monotonic clock and by that of the API servers.
     pub(super) now: Instant,
     pub(super) at: Timestamp,
@@ -116,7 +116,7 @@ pub(super) async fn gather(
     let asked = requested(page);
     let request = asked.and_then(|asked| member_of(asked, look));
     let open = page.open_replacement().map(record::read).transpose()?;
-    let facts = Facts {
+    let facts = ReplacementInput {
         mode: mode(page.budget()),
         membership,
         replaces_in_pod: data_in_pods(page.budget(), set) == DataInPods::Replace,
@@ -202,7 +202,7 @@ fn claim_facts(
 
 /// Whether any member serves or may serve. External voters may have a quorum of their own.
 pub(super) fn some_serve(snapshot: &Snapshot) -> bool {
-    Serving::of(snapshot) != Serving::Nobody || snapshot.proves_quorum()
+    Serving::from_snapshot(snapshot) != Serving::Nobody || snapshot.proves_quorum()
 }
 
 /// The pods in which etcd has ended and was started again, over and over.
@@ -234,7 +234,7 @@ fn member_of(asked: &str, look: &Look) -> Option<PodName> {
 fn cannot_join(look: &Look) -> Option<String> {
     let set = look.view.stateful_set()?;
     let spec = set.spec.as_ref()?.template.spec.as_ref()?;
-    match EtcdContainer::of(spec, look.view.etcd_container()).certain() {
+    match EtcdContainer::find(spec, look.view.etcd_container()).certain() {
         Some(etcd) => joining(etcd).err(),
         None => Some(
             "several containers may be etcd's: name it in spec.members.container of the budget"

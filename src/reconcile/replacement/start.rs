@@ -14,7 +14,7 @@ use crate::observe::{EtcdContainer, Observer, finding, is_held, joining};
 use crate::plan::replacement::{MembershipBy, expected_in};
 use crate::quorum::{Condition, PodName, PodUid, VolumeFinding, VolumeRecord};
 use crate::reconcile::look::{Look, ReconcileError};
-use crate::reconcile::operation::Turn;
+use crate::reconcile::operation::OperationContext;
 
 /// The start of the first pod that waits and need not wait any more. Where a new cluster begins,
 /// the old one is forgotten first, and a pod that was made to join it is created anew.
@@ -141,11 +141,11 @@ fn guard_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool)
 /// Records the volume of a member that etcd expects in a pod, before the pod starts. It may be
 /// created again before a look shows that the member serves.
 pub(super) async fn record_expected(
-    turn: &Turn<'_>,
+    context: &OperationContext<'_>,
     input: &Input,
     (pod, uid): (&PodName, &PodUid),
 ) -> Result<(), ReconcileError> {
-    let page = &turn.look.page;
+    let page = &context.look.page;
     let list = input.facts.list.as_deref().unwrap_or_default();
     let volume = input.claims.get(pod).and_then(|c| c.volume.clone());
     let mut volumes = page.volume_records();
@@ -161,7 +161,7 @@ pub(super) async fn record_expected(
             volumes: Some(volumes),
             ..StatusUpdate::default()
         };
-        turn.run.ledger().update(page, update).await?;
+        context.run.ledger().update(page, update).await?;
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ pub(super) async fn record_expected(
 /// template of its StatefulSet.
 fn is_to_join(pod: &Pod, set: Option<&StatefulSet>, named: Option<&str>) -> bool {
     let joins = |spec: Option<&PodSpec>| {
-        let container = EtcdContainer::of(spec?, named).certain()?;
+        let container = EtcdContainer::find(spec?, named).certain()?;
         Some(matches!(joining(container), Ok(None)))
     };
     let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());

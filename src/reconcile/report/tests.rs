@@ -92,7 +92,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(conditions: Vec<Condition>) -> Self {
+    fn new(conditions: Vec<Condition>) -> Self {
         Self {
             snapshot: snapshot(conditions),
             grants: Grants::default(),
@@ -153,7 +153,7 @@ fn serving(count: usize) -> Vec<Condition> {
 
 #[test]
 fn a_label_that_was_lost_is_said_and_so_is_its_return() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let kind = condition::ENROLLED;
     assert!(find(&seen.shown().conditions, kind).is_none());
     seen.labelled = Some(false);
@@ -171,7 +171,7 @@ fn a_label_that_was_lost_is_said_and_so_is_its_return() {
 
 #[test]
 fn the_numbers_are_those_of_the_decision() {
-    let shown = Seen::of(serving(5)).shown();
+    let shown = Seen::new(serving(5)).shown();
     assert_eq!(shown.voters, Some(5));
     assert_eq!(shown.current_healthy, Some(5));
     assert_eq!(shown.desired_healthy, Some(3));
@@ -182,7 +182,7 @@ fn the_numbers_are_those_of_the_decision() {
 
 #[test]
 fn an_open_permission_counts_as_gone() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let what = Permitted::Delete {
         uid: PodUid::new("uid-1"),
         rollout: false,
@@ -199,7 +199,7 @@ fn an_open_permission_counts_as_gone() {
 #[test]
 fn quorum_is_healthy_in_words_for_each_step_down() {
     let healthy =
-        |conditions: Vec<Condition>| is(&Seen::of(conditions).shown(), condition::QUORUM_HEALTHY);
+        |conditions: Vec<Condition>| is(&Seen::new(conditions).shown(), condition::QUORUM_HEALTHY);
     let with_down = |up: usize, downs: usize| {
         let mut all = serving(up);
         all.extend(vec![down(); downs]);
@@ -217,7 +217,7 @@ fn quorum_is_healthy_in_words_for_each_step_down() {
 fn of_members_that_refuse_by_an_unproven_way_nobody_says_that_they_are_below_the_majority() {
     let refuses = || Condition::Unknown(Why::RefusesAsAllDo);
     let ready = || Condition::Unknown(Why::RefusesThoughReady);
-    let healthy = |conditions| is(&Seen::of(conditions).shown(), condition::QUORUM_HEALTHY);
+    let healthy = |conditions| is(&Seen::new(conditions).shown(), condition::QUORUM_HEALTHY);
     let unknown = pair("Unknown", "NoEvidence");
     assert_eq!(healthy(vec![refuses(), refuses(), refuses()]), unknown);
     assert_eq!(healthy(vec![refuses(), ready(), down()]), unknown);
@@ -227,7 +227,7 @@ fn of_members_that_refuse_by_an_unproven_way_nobody_says_that_they_are_below_the
 
 #[test]
 fn members_that_do_not_serve_are_named_with_the_reason() {
-    let shown = Seen::of(vec![Condition::Serving, Condition::Serving, down()]).shown();
+    let shown = Seen::new(vec![Condition::Serving, Condition::Serving, down()]).shown();
     let third = &shown.members[2];
     assert!(!third.serving);
     assert_eq!(
@@ -248,9 +248,9 @@ fn members_that_do_not_serve_are_named_with_the_reason() {
 
 #[test]
 fn a_transition_time_changes_only_with_the_status() {
-    let three = Seen::of(serving(3));
-    let two = Seen::of(vec![Condition::Serving, Condition::Serving, down()]);
-    let one = Seen::of(vec![Condition::Serving, down(), down()]);
+    let three = Seen::new(serving(3));
+    let two = Seen::new(vec![Condition::Serving, Condition::Serving, down()]);
+    let one = Seen::new(vec![Condition::Serving, down(), down()]);
     let since = |status: &QuorumDisruptionBudgetStatus| {
         let mut found = status.conditions.iter();
         let found = found.find(|c| c.type_ == condition::QUORUM_HEALTHY);
@@ -265,8 +265,8 @@ fn a_transition_time_changes_only_with_the_status() {
 
 #[test]
 fn a_member_that_is_silent_keeps_the_id_it_was_known_by() {
-    let before = Seen::of(serving(3)).shown();
-    let mut silent = Seen::of(vec![Condition::Serving, Condition::Serving, unknown()]);
+    let before = Seen::new(serving(3)).shown();
+    let mut silent = Seen::new(vec![Condition::Serving, Condition::Serving, unknown()]);
     silent.snapshot.members[2].id = None;
     let after = silent.shown_over(&before, 2);
     assert_eq!(after.members[2].member_id.as_deref(), Some("3"));
@@ -274,14 +274,14 @@ fn a_member_that_is_silent_keeps_the_id_it_was_known_by() {
 
 #[test]
 fn nothing_new_is_nothing_to_write() {
-    let seen = Seen::of(serving(3));
+    let seen = Seen::new(serving(3));
     let first = seen.shown();
     assert_eq!(urgency(&first, &seen.shown_over(&first, 60)), Urgency::None);
 }
 
 #[test]
 fn numbers_can_wait_and_conditions_cannot() {
-    let mut seen = Seen::of(serving(5));
+    let mut seen = Seen::new(serving(5));
     let first = seen.shown();
     seen.snapshot.members[1].lag = Some(7);
     let lagging = seen.shown_over(&first, 2);
@@ -293,7 +293,7 @@ fn numbers_can_wait_and_conditions_cannot() {
 
 #[test]
 fn a_new_incarnation_cannot_wait() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let first = seen.shown();
     seen.snapshot.members[1].pod.as_mut().unwrap().uid = PodUid::new("new");
     assert_eq!(urgency(&first, &seen.shown_over(&first, 2)), Urgency::Now);
@@ -301,7 +301,7 @@ fn a_new_incarnation_cannot_wait() {
 
 #[test]
 fn several_cluster_ids_and_a_shared_one_are_conditions() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     seen.snapshot.cluster_ids.push(ClusterId(0xdef));
     let several = is(&seen.shown(), condition::CLUSTER_ID_CONSISTENT);
     assert_eq!(several, pair("False", "SeveralClusterIDs"));
@@ -314,7 +314,7 @@ fn several_cluster_ids_and_a_shared_one_are_conditions() {
 fn an_expired_certificate_is_why_evidence_is_not_live() {
     let expired = Unanswered::Tls("the client certificate has expired".into());
     let silent = Condition::Unknown(Why::Silent(expired));
-    let shown = Seen::of(vec![silent; 3]).shown();
+    let shown = Seen::new(vec![silent; 3]).shown();
     let live = is(&shown, condition::EVIDENCE_LIVE);
     assert_eq!(live, pair("False", "TLSFailed"));
     let told = &shown.conditions.iter();
@@ -330,7 +330,7 @@ fn an_expired_certificate_is_why_evidence_is_not_live() {
 
 #[test]
 fn how_members_are_asked_is_a_condition() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     for (scheme, has_authority, shown) in [
         (Scheme::Https, true, pair("True", "Found")),
         (Scheme::Http, false, pair("False", "Plaintext")),
@@ -348,7 +348,7 @@ fn how_members_are_asked_is_a_condition() {
 #[test]
 fn where_no_way_led_to_a_member_the_condition_says_what_to_do() {
     let silent = Condition::Unknown(Why::Silent(Unanswered::Tls("a name".to_owned())));
-    let mut seen = Seen::of(vec![silent; 3]);
+    let mut seen = Seen::new(vec![silent; 3]);
     seen.advice = Some("etcd-0: its certificate is for a; to fix it, run: kubectl".to_owned());
     let shown = seen.shown();
     let live = is(&shown, condition::EVIDENCE_LIVE);
@@ -361,7 +361,7 @@ fn where_no_way_led_to_a_member_the_condition_says_what_to_do() {
 
 #[test]
 fn a_gate_out_of_force_and_an_untrusted_ledger_are_conditions() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     seen.force = Err(OutOfForce::NotGated);
     seen.trust = Trust::Untrusted {
         remaining: Some(Duration::from_secs(9)),
@@ -375,7 +375,7 @@ fn a_gate_out_of_force_and_an_untrusted_ledger_are_conditions() {
 
 #[test]
 fn an_untrusted_ledger_says_who_may_go_only_while_refusals_count_and_the_time_runs() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let mut said = |remaining| {
         seen.trust = Trust::Untrusted { remaining };
         let shown = seen.shown();
@@ -396,7 +396,7 @@ fn an_untrusted_ledger_says_who_may_go_only_while_refusals_count_and_the_time_ru
 
 /// The condition `Ready` of a cluster whose members all answer, after this change.
 fn ready_after(change: impl FnOnce(&mut Seen, &mut QuorumDisruptionBudgetStatus)) -> Shown {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     seen.round = example::healthy("etcd", 3).round;
     let mut before = QuorumDisruptionBudgetStatus::default();
     change(&mut seen, &mut before);
@@ -457,7 +457,7 @@ fn what_the_owner_chose_is_not_held_against_a_cluster() {
 
 #[test]
 fn alarms_are_a_condition_whatever_is_done_about_them() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let kind = condition::ALARMS_CLEAR;
     assert_eq!(is(&seen.shown(), kind), pair("True", "NoAlarm"));
     seen.snapshot.members[1].alarms = vec![AlarmKind::NoSpace];
@@ -483,7 +483,7 @@ fn alarms_are_a_condition_whatever_is_done_about_them() {
 
 #[test]
 fn members_that_are_missing_are_not_updated() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let mut observation = example::healthy("etcd", 3);
     for pod in &mut observation.pods {
         pod.revision = Some("new".into());
@@ -498,10 +498,10 @@ fn members_that_are_missing_are_not_updated() {
 
 #[test]
 fn only_changed_conditions_are_reported() {
-    let up = Seen::of(serving(3)).shown();
-    let same = Seen::of(serving(3)).shown_over(&up, 2);
+    let up = Seen::new(serving(3)).shown();
+    let same = Seen::new(serving(3)).shown_over(&up, 2);
     assert!(turned(&up.conditions, &same.conditions).is_empty());
-    let down = Seen::of(vec![Condition::Serving, down(), down()]).shown_over(&up, 3);
+    let down = Seen::new(vec![Condition::Serving, down(), down()]).shown_over(&up, 3);
     let turned = turned(&up.conditions, &down.conditions);
     let kinds: Vec<&str> = turned.iter().map(|c| c.type_.as_str()).collect();
     assert_eq!(kinds, [condition::QUORUM_HEALTHY]);
@@ -509,7 +509,7 @@ fn only_changed_conditions_are_reported() {
 
 #[test]
 fn external_members_are_not_forgotten_while_nobody_gives_a_list_of_this_cluster() {
-    let mut seen = Seen::of(vec![Condition::Serving]);
+    let mut seen = Seen::new(vec![Condition::Serving]);
     let mut external = member(7, Condition::Serving);
     external.name = "outside".into();
     external.pod_name = None;
@@ -543,7 +543,7 @@ fn external_members_are_not_forgotten_while_nobody_gives_a_list_of_this_cluster(
 
 #[test]
 fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     let kind = condition::DATA_INTACT;
     assert_eq!(is(&seen.shown(), kind), pair("True", "NothingLost"));
     seen.snapshot.went_back = Some(WentBack {
@@ -576,7 +576,7 @@ fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
 #[test]
 fn pods_that_would_start_a_cluster_without_their_data_are_named() {
     let kind = condition::INITIAL_STATE_SET;
-    let mut seen = Seen::of(serving(3));
+    let mut seen = Seen::new(serving(3));
     assert!(find(&seen.shown().conditions, kind).is_none());
     let states = |all: [InitialState; 3]| {
         let pods = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::new);

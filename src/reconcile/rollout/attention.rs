@@ -52,7 +52,8 @@ impl Attention {
         let pods = look.view.pods().iter();
         let pods = pods.map(|pod| (pod.uid(), pod.resource_version()));
         let asked = look.view.endpoints().iter().zip(&look.round.probes);
-        let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::of(endpoint, probe));
+        let watched =
+            asked.filter_map(|(endpoint, probe)| WatchedMember::from_probe(endpoint, probe));
         self.note(pods.collect(), watched.collect(), now);
         self.patience = patience;
     }

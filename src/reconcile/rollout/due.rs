@@ -5,32 +5,36 @@ use super::step::Input;
 use crate::api::{QuorumDisruptionBudget, condition};
 use crate::plan::{Because, Step, WaitingOn, progress};
 use crate::reconcile::fleet::has_begun;
-use crate::reconcile::operation::Turn;
+use crate::reconcile::operation::OperationContext;
 
 /// Keeps the steps that are due. Returns the reason why the others are not.
-pub(super) fn keep_due(turn: &Turn<'_>, input: &Input, steps: &mut Vec<Step>) -> Option<WaitingOn> {
+pub(super) fn keep_due(
+    context: &OperationContext<'_>,
+    input: &Input,
+    steps: &mut Vec<Step>,
+) -> Option<WaitingOn> {
     let costs_nothing = |step: &Step| matches!(step.because, Because::NonServing(_));
     // Members that cannot join before a majority is updated are out until then.
-    let updated = progress(&turn.look.snapshot, &input.desired).map_or(0, |of| of.updated);
+    let updated = progress(&context.look.snapshot, &input.desired).map_or(0, |of| of.updated);
     let is_apart = input.desired.obstacle.is_some() && updated > 0;
     if is_apart || steps.iter().all(costs_nothing) {
         return None;
     }
-    let own = not_due(turn);
+    let own = not_due(context);
     if own.is_some() {
-        turn.run.fleet.leave(turn.cluster);
+        context.run.fleet.leave(context.cluster);
     }
     let waiting = own.or_else(|| {
-        let watches = &turn.run.watches;
+        let watches = &context.run.watches;
         let begun = || {
             let named = watches.budgets.map(|place, budget| {
                 let cluster = place.cluster();
-                let is_there = watches.stateful_sets.of(&cluster).is_some();
+                let is_there = watches.stateful_sets.of_cluster(&cluster).is_some();
                 (is_there && has_begun(budget)).then_some(cluster)
             });
             named.into_iter().flatten().collect()
         };
-        turn.run.fleet.ask(turn.cluster, input.now, begun)
+        context.run.fleet.ask(context.cluster, input.now, begun)
     });
     if waiting.is_some() {
         steps.retain(costs_nothing);
@@ -39,11 +43,11 @@ pub(super) fn keep_due(turn: &Turn<'_>, input: &Input, steps: &mut Vec<Step>) ->
 }
 
 /// Why the cluster's own budget lets no serving member go now, if it does not.
-fn not_due(turn: &Turn<'_>) -> Option<WaitingOn> {
-    let budget = turn.look.page.budget();
+fn not_due(context: &OperationContext<'_>) -> Option<WaitingOn> {
+    let budget = context.look.page.budget();
     if let Some(spec) = &budget.spec.rollout.window {
         let window = match spec.read("spec.rollout.window") {
-            Ok(window) if window.is_open(turn.run.clock.now()) => None,
+            Ok(window) if window.is_open(context.run.clock.now()) => None,
             Ok(window) => Some(window.to_string()),
             Err(bad) => Some(format!("never: {bad}")),
         };
@@ -51,7 +55,7 @@ fn not_due(turn: &Turn<'_>) -> Option<WaitingOn> {
             return Some(WaitingOn::OutsideWindow { window });
         }
     }
-    let target = turn.look.snapshot.update_revision.as_deref();
+    let target = context.look.snapshot.update_revision.as_deref();
     let wants_backup = budget.spec.rollout.require_recent_backup == Some(true);
     if !wants_backup || has_taken_serving(budget, target) {
         return None;

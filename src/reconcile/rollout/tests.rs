@@ -22,7 +22,7 @@ fn made<'s>(done: Option<&'s Step>, ended: Option<(&'s Step, Ended)>) -> Made<'s
 fn a_turn_whose_step_failed_neither_waits_nor_rests() {
     let (first, second) = (Step::Go(step("u1")), Step::Go(step("u2")));
     let failed = || Some((&second, Ended::Failed("no".to_owned())));
-    let next = Next::Wait(Wait::Done);
+    let next = Plan::Wait(Wait::Done);
     let waiting = waiting(&next, &made(None, failed()));
     assert!(matches!(waiting, Some(WaitingOn::Failed { .. })));
     let waiting = waiting.as_ref();
@@ -40,7 +40,7 @@ fn a_turn_whose_step_failed_neither_waits_nor_rests() {
 fn a_turn_whose_step_was_refused_waits_for_the_permission() {
     let step = Step::Go(step("u1"));
     let refused = made(None, Some((&step, Ended::Refused(Reason::NoLedger))));
-    let waiting = waiting(&Next::Act(Vec::new()), &refused);
+    let waiting = waiting(&Plan::Act(Vec::new()), &refused);
     let outcome = outcome(&refused, waiting.as_ref());
     assert!(matches!(
         outcome,

@@ -121,7 +121,7 @@ async fn the_webhook_makes_the_change_where_it_is_asked() {
             strategy: Some(&live),
             memory: None,
         };
-        let change = sight.keep(None).unwrap();
+        let change = sight.on_delete(None).unwrap();
         json_patch::merge(next, &change.merge_patch(Some(&live)));
     });
     repairer(&server, ON)

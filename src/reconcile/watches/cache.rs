@@ -22,7 +22,7 @@ impl Place {
     }
 
     /// The place of an object.
-    pub(super) fn of(object: &impl ResourceExt) -> Self {
+    pub(super) fn from_object(object: &impl ResourceExt) -> Self {
         let namespace = object.meta().namespace.as_deref().unwrap_or_default();
         Self::new(namespace, &object.name_any())
     }
@@ -179,7 +179,7 @@ impl<V> Cache<V> {
     }
 
     /// The object with the namespace and the name of a cluster.
-    pub(in crate::reconcile) fn of(&self, cluster: &ClusterRef) -> Option<Arc<V>> {
+    pub(in crate::reconcile) fn of_cluster(&self, cluster: &ClusterRef) -> Option<Arc<V>> {
         self.get(&cluster.namespace, &cluster.name)
     }
 

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn owner_node_and_revision_are_kept() {
         let pod: SlimPod = serde_json::from_value(shown()).unwrap();
-        let place = Place::of(&pod);
+        let place = Place::from_object(&pod);
         let pod = CachedPod::from(pod);
         assert_eq!(pod.cluster(&place), Some(ClusterRef::new("prod", "etcd")));
         assert_eq!(pod.node(), Some("n1"));
@@ -157,7 +157,7 @@ mod tests {
             panic!("{deleted} is read as something else");
         };
         assert_eq!(pod.resource_version().as_deref(), Some("41"));
-        let place = Place::of(&pod);
+        let place = Place::from_object(&pod);
         assert_eq!((place.namespace(), place.name()), ("prod", "etcd-0"));
     }
 

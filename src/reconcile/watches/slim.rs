@@ -71,7 +71,7 @@ fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptio
                 error,
                 "cannot read the QuorumDisruptionBudget: pods of this cluster stay but for overrides and teardowns; fix the budget, or run the version of the gate that wrote it"
             );
-            let mut empty = QuorumDisruptionBudget::of(&cluster);
+            let mut empty = QuorumDisruptionBudget::with_defaults(&cluster);
             empty.metadata = metadata;
             empty
         }

@@ -21,7 +21,7 @@ async fn a_cluster_has_one_keeper_however_often_it_is_named() {
     let (mut workers, _) = workers();
     let begun = AtomicUsize::new(0);
     for _ in 0..3 {
-        workers.keep(&[cluster("a"), cluster("b")], |_, _| {
+        workers.set_clusters(&[cluster("a"), cluster("b")], |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
             vec![("duty", std::future::pending::<()>)]
         });
@@ -33,7 +33,7 @@ async fn a_cluster_has_one_keeper_however_often_it_is_named() {
 async fn all_duties_of_a_cluster_that_left_end() {
     let (mut workers, _) = workers();
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
-    workers.keep(&[cluster("a")], |_, _| {
+    workers.set_clusters(&[cluster("a")], |_, _| {
         let duty = |held: mpsc::Sender<()>| {
             move || {
                 let held = held.clone();
@@ -46,10 +46,10 @@ async fn all_duties_of_a_cluster_that_left_end() {
         vec![("one", duty(held.clone())), ("other", duty(held.clone()))]
     });
     drop(held);
-    workers.keep(&[], |_, _| {
+    workers.set_clusters(&[], |_, _| {
         Vec::<(&str, fn() -> std::future::Ready<()>)>::new()
     });
-    assert!(workers.of(&cluster("a")).is_none());
+    assert!(workers.get(&cluster("a")).is_none());
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
 }
@@ -80,8 +80,8 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     }
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
-    assert!(workers.of(&cluster("a")).is_none());
-    assert!(workers.of(&cluster("b")).is_some());
+    assert!(workers.get(&cluster("a")).is_none());
+    assert!(workers.get(&cluster("b")).is_some());
     assert_eq!(begun.into_inner(), 1);
 }
 
@@ -93,11 +93,11 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
         let _ = sender.send((cluster.clone(), duty, how.clone(), rest.as_secs()));
     });
     let mut workers = Workers::new(supervisor.clone(), broke, CancellationToken::new());
-    let gone = workers.keep(&[cluster("a")], |_, _| {
+    let gone = workers.set_clusters(&[cluster("a")], |_, _| {
         vec![("stays", std::future::pending::<()>)]
     });
     assert_eq!(gone, [], "nothing had a worker");
-    workers.keep(&[cluster("a"), cluster("b")], |_, _| {
+    workers.set_clusters(&[cluster("a"), cluster("b")], |_, _| {
         vec![("panics", || async { panic!("no such member") })]
     });
     let panicked = TaskEnd::Panicked("no such member".into());
@@ -105,7 +105,7 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
         let expected = (cluster("b"), "panics", panicked.clone(), rest);
         assert_eq!(told.recv().await, Some(expected));
     }
-    let gone = workers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
+    let gone = workers.set_clusters(&[], |_, _| vec![("none", std::future::pending::<()>)]);
     assert_eq!(gone, [cluster("a"), cluster("b")]);
     supervisor.tasks_ended().await;
     assert_eq!(losses.next().now_or_never(), None, "the process ends");
@@ -158,7 +158,7 @@ async fn keepers_of_a_namespace_are_woken_and_no_others() {
         ClusterRef::new("d", "z"),
         ClusterRef::new("db-2", "a"),
     ];
-    workers.keep(&clusters, |_, _| vec![("duty", std::future::pending::<()>)]);
+    workers.set_clusters(&clusters, |_, _| vec![("duty", std::future::pending::<()>)]);
     assert_eq!(workers.within("db").count(), 2);
     assert_eq!(workers.within("nowhere").count(), 0);
     assert_eq!(workers.all().count(), 4);

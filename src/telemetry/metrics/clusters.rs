@@ -42,7 +42,7 @@ pub struct ClusterState<'a> {
 
 /// The facts of one cluster, as they are kept for the next scrape.
 #[derive(Debug, Clone)]
-struct Facts {
+struct ClusterGauges {
     enforced: bool,
     open_grants: i64,
     /// In seconds of Unix time.
@@ -56,7 +56,7 @@ struct Facts {
 #[derive(Debug, Clone, Default)]
 struct Cluster {
     numbers: Option<ClusterNumbers>,
-    facts: Option<Facts>,
+    gauges: Option<ClusterGauges>,
 }
 
 /// Whether this replica leads, and the clusters that it shows. Their series are written at each
@@ -146,7 +146,7 @@ impl ClusterMetrics {
         if let Some(cluster) = shown.cluster(cluster) {
             let seconds = |at: jiff::Timestamp| at.as_duration().as_secs_f64();
             let backups = state.backups.iter();
-            cluster.facts = Some(Facts {
+            cluster.gauges = Some(ClusterGauges {
                 enforced: state.enforced,
                 open_grants: state.open_grants,
                 oldest_grant: state.oldest_grant.map(seconds),
@@ -178,8 +178,8 @@ impl Collector for Series {
         let numbers = clusters
             .clone()
             .filter_map(|(cluster, shown)| Some((labels(cluster), shown.numbers.as_ref()?)));
-        let facts =
-            clusters.filter_map(|(cluster, shown)| Some((labels(cluster), shown.facts.as_ref()?)));
+        let gauges =
+            clusters.filter_map(|(cluster, shown)| Some((labels(cluster), shown.gauges.as_ref()?)));
         let encoder = &mut encoder;
         gauge(
             ("cluster_disruptions_allowed", None),
@@ -202,25 +202,25 @@ impl Collector for Series {
         gauge(
             ("cluster_enforced", None),
             "1 where refusals are enforced, 0 where a cluster's budget only warns",
-            facts.clone().map(|(of, f)| (of, i64::from(f.enforced))),
+            gauges.clone().map(|(of, f)| (of, i64::from(f.enforced))),
             encoder,
         )?;
         gauge(
             ("cluster_open_grants", None),
             "Members of a cluster that have a permission to go which is still open",
-            facts.clone().map(|(of, f)| (of, f.open_grants)),
+            gauges.clone().map(|(of, f)| (of, f.open_grants)),
             encoder,
         )?;
         gauge(
             ("cluster_oldest_grant_timestamp", Some(&Unit::Seconds)),
             "When the oldest open permission of a cluster was given, Unix time; absent without one",
-            facts
+            gauges
                 .clone()
                 .filter_map(|(of, f)| Some((of, f.oldest_grant?))),
             encoder,
         )?;
-        let backups = facts.clone().flat_map(|([namespace, cluster], facts)| {
-            let backups = facts.backups.iter();
+        let backups = gauges.clone().flat_map(|([namespace, cluster], gauges)| {
+            let backups = gauges.backups.iter();
             backups.map(move |(kind, at)| ([namespace, cluster, ("kind", *kind)], *at))
         });
         gauge(
@@ -229,8 +229,8 @@ impl Collector for Series {
             backups,
             encoder,
         )?;
-        let conditions = facts.flat_map(|([namespace, cluster], facts)| {
-            let conditions = facts.conditions.iter();
+        let conditions = gauges.flat_map(|([namespace, cluster], gauges)| {
+            let conditions = gauges.conditions.iter();
             conditions.map(move |[condition, status, reason]| {
                 let labels = [
                     namespace,

@@ -160,7 +160,7 @@ mod tests {
             "status": {"podIP": "127.64.0.8", "conditions": [{"type": "Ready", "status": "True"}]}
         }))
         .unwrap();
-        HashMap::from([("ns".to_owned(), ServiceNames::of([&service], &[&pod]))])
+        HashMap::from([("ns".to_owned(), ServiceNames::new([&service], &[&pod]))])
     }
 
     #[test]

@@ -91,7 +91,7 @@ async fn follow(services: Api<Service>, pods: Api<Pod>, sender: watch::Sender<Se
         if services.listing.is_some() || pods.listing.is_some() {
             continue;
         }
-        let names = ServiceNames::of(services.known.values(), &pods.known.values());
+        let names = ServiceNames::new(services.known.values(), &pods.known.values());
         sender.send_if_modified(|old| {
             let changed = *old != names;
             *old = names;

@@ -21,7 +21,7 @@ impl ServiceNames {
     /// cannot be used, since the API server refuses loopback addresses in them.) `<service>` stands
     /// for every ready pod, and `<hostname>.<service>` for the pod that names the Service as its
     /// subdomain.
-    pub(super) fn of<'a>(
+    pub(super) fn new<'a>(
         services: impl IntoIterator<Item = &'a Service>,
         pods: &(impl IntoIterator<Item = &'a Pod> + Clone),
     ) -> Self {
@@ -208,7 +208,7 @@ mod tests {
             service("peers", "None", false),
             service("client", "10.96.0.7", false),
         ];
-        let names = ServiceNames::of(&services, &&peers);
+        let names = ServiceNames::new(&services, &&peers);
         let text = render(&pod(), IP, &names);
         assert!(text.contains("127.64.0.8\ta-1.peers.ns.svc.cluster.local\ta-1.peers.ns.svc\t"));
         assert!(text.contains("127.64.0.9\tpeers.ns.svc.cluster.local\t"));
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn a_pod_that_is_not_ready_has_names_only_where_the_service_says_so() {
         let peers = [peer("a-1", "127.64.0.8", "False")];
-        let hidden = ServiceNames::of(&[service("peers", "None", false)], &&peers);
+        let hidden = ServiceNames::new(&[service("peers", "None", false)], &&peers);
         assert_eq!(hidden, ServiceNames::default());
-        let shown = ServiceNames::of(&[service("peers", "None", true)], &&peers);
+        let shown = ServiceNames::new(&[service("peers", "None", true)], &&peers);
         assert_eq!(shown.addresses("a-1.peers").count(), 1);
     }
 
@@ -231,7 +231,7 @@ mod tests {
         ended.status.as_mut().unwrap().phase = Some("Failed".to_owned());
         let mut foreign = peer("a-2", "127.64.0.9", "True");
         foreign.metadata.labels = None;
-        let names = ServiceNames::of(&[service("peers", "None", true)], &&[ended, foreign]);
+        let names = ServiceNames::new(&[service("peers", "None", true)], &&[ended, foreign]);
         assert_eq!(names, ServiceNames::default());
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum Progress {
 
 /// The next action for a pod's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextAction {
     /// Start these containers, now or after their back-off.
     Start(Vec<usize>),
     /// None: an init container has failed and is not restarted, so the pod has failed.
@@ -30,7 +30,7 @@ pub(super) enum Next {
 }
 
 /// The next action. Init containers come first, as in the spec.
-pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Next {
+pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> NextAction {
     let mains = || {
         containers
             .iter()
@@ -48,13 +48,13 @@ pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Nex
         };
         match step {
             Step::Go => {}
-            Step::Fail => return Next::InitFailed,
+            Step::Fail => return NextAction::InitFailed,
             Step::Start | Step::Wait => {
                 if step == Step::Start {
                     start.push(index);
                 }
                 if !initialized {
-                    return Next::Start(start);
+                    return NextAction::Start(start);
                 }
             }
         }
@@ -67,14 +67,14 @@ pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Nex
     let ended =
         |progress: &Progress| matches!(progress, Progress::Exited(code) if !restarts(*code));
     if mains().all(|(_, (_, progress))| ended(progress)) {
-        return Next::Completed;
+        return NextAction::Completed;
     }
     start.extend(mains().filter_map(|(index, (_, progress))| match progress {
         Progress::New => Some(index),
         Progress::Exited(code) if restarts(*code) => Some(index),
         Progress::Exited(_) | Progress::Launching | Progress::Running { .. } => None,
     }));
-    Next::Start(start)
+    NextAction::Start(start)
 }
 
 #[derive(PartialEq, Eq)]
@@ -113,7 +113,7 @@ mod tests {
 
     fn starts(containers: &[(Role, Progress)], policy: &str) -> Vec<usize> {
         match next(containers, policy) {
-            Next::Start(list) => list,
+            NextAction::Start(list) => list,
             other => panic!("{other:?}"),
         }
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(starts(&[(Init, Exited(1)), (Main, New)], "OnFailure"), [0]);
         assert_eq!(
             next(&[(Init, Exited(1)), (Main, New)], "Never"),
-            Next::InitFailed
+            NextAction::InitFailed
         );
     }
 
@@ -176,11 +176,11 @@ mod tests {
     fn a_pod_is_completed_when_nothing_will_run_again() {
         assert_eq!(
             next(&[(Sidecar, UP), (Main, Exited(0))], "OnFailure"),
-            Next::Completed
+            NextAction::Completed
         );
         assert_eq!(
             next(&[(Main, Exited(3)), (Main, Exited(0))], "Never"),
-            Next::Completed
+            NextAction::Completed
         );
     }
 }

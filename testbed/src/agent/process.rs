@@ -21,7 +21,7 @@ pub(super) fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
     let pid = leader.pid();
     let reused = u32::try_from(pid)
         .ok()
-        .and_then(Identity::of)
+        .and_then(Identity::read)
         .is_some_and(|now| now != leader);
     if reused {
         return Ok(());
@@ -91,7 +91,7 @@ mod tests {
             .arg("0.05")
             .spawn()
             .unwrap();
-        let process = Identity::of(child.id()).unwrap();
+        let process = Identity::read(child.id()).unwrap();
         tokio::time::timeout(Duration::from_secs(5), ended(process))
             .await
             .unwrap()

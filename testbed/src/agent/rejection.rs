@@ -59,7 +59,7 @@ pub(super) async fn reject(
     termination::clean_up(node, dir);
     let pod = follow.borrow_and_update().clone();
     tokio::select! {
-        () = tell(api, &pod) => {}
+        () = report(api, &pod) => {}
         () = gone.cancelled() => return,
     }
     loop {
@@ -81,7 +81,7 @@ pub(super) async fn reject(
 }
 
 /// Writes the status. Tries until the API server accepts it, or the pod is another one.
-async fn tell(api: &Api<Pod>, pod: &Pod) {
+async fn report(api: &Api<Pod>, pod: &Pod) {
     if is_rejected(pod) {
         return;
     }

@@ -25,7 +25,7 @@ use super::fields::Placement;
 use super::hosts;
 use super::launcher::Attempt;
 use super::layout::write_in_place;
-use super::order::{Next, next};
+use super::order::{NextAction, next};
 use super::probe::check::Target;
 use super::probe::{self, Kind, Outcome, Schedule};
 use super::sandbox::{self, PodSandbox};
@@ -222,12 +222,12 @@ impl Worker {
         let progress: Vec<_> = self.slots.iter().map(|s| (s.role, s.progress())).collect();
         let mut timers = vec![self.deadline()];
         match next(&progress, restart_policy(&self.pod)) {
-            Next::Start(indices) => {
+            NextAction::Start(indices) => {
                 for index in indices {
                     timers.push(self.start(index, &volumes, &faults));
                 }
             }
-            Next::InitFailed | Next::Completed => {
+            NextAction::InitFailed | NextAction::Completed => {
                 self.ending = Some(Ending::Finished);
                 return self.stop_all();
             }

@@ -55,7 +55,7 @@ mod tests {
         eventually(SOON, format!("life {number} has begun"), async || {
             let text = fs::read_to_string(notes).ok()?;
             let pid = text.lines().nth(number)?.parse().ok()?;
-            Identity::of(pid)
+            Identity::read(pid)
         })
         .await
         .unwrap()

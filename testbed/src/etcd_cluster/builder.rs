@@ -238,7 +238,7 @@ impl EtcdClusterBuilder {
     pub async fn apply(mut self, sandbox: &Sandbox) -> Result<EtcdCluster> {
         if let Some(stand_in) = &mut self.spec.backup_restore {
             stand_in.program = executable::find().await?;
-            stand_in.directory = BackupRestore::of(sandbox).into_directory();
+            stand_in.directory = BackupRestore::new(sandbox).into_directory();
         }
         self.apply_in(sandbox.client(), sandbox.namespace()).await
     }

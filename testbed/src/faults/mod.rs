@@ -44,7 +44,7 @@ impl PodFaults {
     /// # Errors
     ///
     /// Fails if the pod has no node or address yet, or if its node agent does not know it.
-    pub async fn of(sandbox: &Sandbox, pod: &str) -> Result<Self> {
+    pub async fn find(sandbox: &Sandbox, pod: &str) -> Result<Self> {
         let found: Pod = Api::namespaced(sandbox.client(), sandbox.namespace())
             .get(pod)
             .await?;

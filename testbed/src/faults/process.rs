@@ -39,7 +39,7 @@ impl PodFaults {
                 continue;
             };
             if self.owns_etcd(pid) {
-                found.extend(Identity::of(pid));
+                found.extend(Identity::read(pid));
             }
         }
         Ok(found)

@@ -25,7 +25,7 @@ pub use replica::Replica;
 
 use crate::Bed;
 use crate::balancer::Balancer;
-use crate::builder::tell;
+use crate::builder::print;
 use crate::eventually;
 use cleanup::Leftovers;
 use serving_certificate::ServingCertificate;
@@ -205,7 +205,7 @@ impl Gate {
     /// read later.
     fn tell_last_words(&self) {
         for replica in &self.replicas {
-            tell(&format!("{}{}", replica.name(), replica.last_words()));
+            print(&format!("{}{}", replica.name(), replica.last_words()));
         }
     }
 }

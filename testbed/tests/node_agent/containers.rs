@@ -19,7 +19,7 @@ fn named(name: &str, script: &str) -> Value {
 #[tokio::test]
 async fn a_container_starts_soon_after_its_pod_is_bound() -> Result<()> {
     let sandbox = sandbox("quick", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     // The first pod warms caches, as in any other test.
     pods.ready("warm", json!({"containers": [shell(SERVE)]}))
         .await?;
@@ -42,7 +42,7 @@ async fn a_container_starts_soon_after_its_pod_is_bound() -> Result<()> {
 #[tokio::test]
 async fn a_container_that_fails_is_restarted_with_growing_delays() -> Result<()> {
     let sandbox = sandbox("crash", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     pods.create("a", json!({"containers": [shell("date +%s.%N; exit 3")]}))
         .await?;
     let pod = pods
@@ -80,7 +80,7 @@ async fn a_container_that_fails_is_restarted_with_growing_delays() -> Result<()>
 #[tokio::test]
 async fn restart_policies_are_kept() -> Result<()> {
     let sandbox = sandbox("policy", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let spec = |policy: &str, script: &str| json!({"containers": [shell(script)], "restartPolicy": policy});
     pods.create("never-fails", spec("Never", "exit 0")).await?;
     pods.create("never", spec("Never", "exit 1")).await?;
@@ -103,7 +103,7 @@ async fn restart_policies_are_kept() -> Result<()> {
 #[tokio::test]
 async fn init_containers_run_in_order_and_sidecars_stay() -> Result<()> {
     let sandbox = sandbox("init", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let mut sidecar = named("sidecar", &format!("echo sidecar >>/data/order; {SERVE}"));
     sidecar["restartPolicy"] = json!("Always");
     let mut spec = json!({
@@ -137,7 +137,7 @@ async fn init_containers_run_in_order_and_sidecars_stay() -> Result<()> {
 #[tokio::test]
 async fn an_unknown_image_is_not_pulled_and_a_new_image_restarts_one_container() -> Result<()> {
     let sandbox = sandbox("image", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let mut bad = shell(SERVE);
     bad["image"] = json!("nowhere.example/none:1");
     let other = named("other", SERVE);
@@ -173,7 +173,7 @@ async fn an_unknown_image_is_not_pulled_and_a_new_image_restarts_one_container()
 #[tokio::test]
 async fn a_pod_past_its_deadline_fails_and_is_killed() -> Result<()> {
     let sandbox = sandbox("deadline", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let spec = json!({"containers": [shell("exec sleep 1000")], "activeDeadlineSeconds": 2});
     pods.create("a", spec).await?;
     let pod = pods
@@ -190,7 +190,7 @@ async fn a_pod_past_its_deadline_fails_and_is_killed() -> Result<()> {
 #[tokio::test]
 async fn the_environment_expands_and_tells_the_pod_about_itself() -> Result<()> {
     let sandbox = sandbox("environment", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let secrets: kube::Api<k8s_openapi::api::core::v1::Secret> = sandbox.api();
     let secret = serde_json::from_value(json!({
         "metadata": {"name": "s"}, "stringData": {"user": "root", "pass": "x y"}
@@ -225,7 +225,7 @@ async fn the_environment_expands_and_tells_the_pod_about_itself() -> Result<()> 
 #[tokio::test]
 async fn faults_hold_crash_and_freeze_a_pod() -> Result<()> {
     let sandbox = sandbox("faults", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let namespace = sandbox.namespace();
     let node = NodePods::new(sandbox.bed().state(), sandbox.nodes()[0].name());
     node.change_faults(namespace, "a", |f| f.hold = true)?;

@@ -13,7 +13,7 @@ use crate::pods::{PATIENCE, Pods, SERVE, ip, is_running, main_status, sandbox, s
 #[tokio::test]
 async fn a_pod_ends_on_sigterm_and_its_node_deletes_it_for_good() -> Result<()> {
     let sandbox = sandbox("sigterm", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let audit = sandbox.bed().audit_log();
     let script = "trap 'echo asked to end; exit 0' TERM; echo up; while :; do sleep 0.05; done";
     let pod = pods
@@ -46,7 +46,7 @@ async fn a_pod_ends_on_sigterm_and_its_node_deletes_it_for_good() -> Result<()> 
 #[tokio::test]
 async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() -> Result<()> {
     let sandbox = sandbox("grace", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let script = "trap 'echo no' TERM; echo up; while :; do sleep 0.05; done";
     let spec = json!({"containers": [shell(script)], "terminationGracePeriodSeconds": 3});
     let pod = pods.ready("a", spec).await?;
@@ -76,7 +76,7 @@ async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() -> 
 #[tokio::test]
 async fn a_pre_stop_hook_runs_before_sigterm() -> Result<()> {
     let sandbox = sandbox("prestop", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let mut container =
         shell("trap 'echo term >>/data/order; exit 0' TERM; while :; do sleep 0.05; done");
     container["lifecycle"] =
@@ -97,7 +97,7 @@ async fn a_pre_stop_hook_runs_before_sigterm() -> Result<()> {
 #[tokio::test]
 async fn a_pod_that_is_deleted_by_force_is_killed() -> Result<()> {
     let sandbox = sandbox("force", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let script = "trap '' TERM; while :; do sleep 0.05; done";
     let pod = pods
         .ready("a", json!({"containers": [shell(script)]}))
@@ -116,7 +116,7 @@ async fn a_pod_that_is_deleted_by_force_is_killed() -> Result<()> {
 #[tokio::test]
 async fn every_incarnation_has_a_new_address() -> Result<()> {
     let sandbox = sandbox("address", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let mut seen = Vec::new();
     for _ in 0..3 {
         let pod = pods
@@ -135,7 +135,7 @@ async fn every_incarnation_has_a_new_address() -> Result<()> {
 #[tokio::test]
 async fn the_last_status_says_how_the_containers_ended() -> Result<()> {
     let sandbox = sandbox("laststatus", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let pod = pods
         .ready("a", json!({"containers": [shell("exec sleep 1000")]}))
         .await?;

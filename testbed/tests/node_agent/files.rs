@@ -12,7 +12,7 @@ use crate::pods::{PATIENCE, Pods, SERVE, ip, sandbox, shell};
 #[tokio::test]
 async fn a_mounted_secret_changes_by_a_swap_of_its_data_link() -> Result<()> {
     let sandbox = sandbox("secret", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let secrets: Api<Secret> = sandbox.api();
     let secret = serde_json::from_value(json!({
         "metadata": {"name": "tls"}, "stringData": {"crt": "one", "key": "k1"}
@@ -55,7 +55,7 @@ async fn a_mounted_secret_changes_by_a_swap_of_its_data_link() -> Result<()> {
 #[tokio::test]
 async fn projected_volumes_hold_tokens_config_maps_and_fields() -> Result<()> {
     let sandbox = sandbox("projected", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let maps: Api<ConfigMap> = sandbox.api();
     let map = serde_json::from_value(json!({"metadata": {"name": "m"}, "data": {"k": "v"}}))?;
     maps.create(&PostParams::default(), &map).await?;
@@ -108,7 +108,7 @@ async fn projected_volumes_hold_tokens_config_maps_and_fields() -> Result<()> {
 #[tokio::test]
 async fn a_claim_outlives_its_pod() -> Result<()> {
     let sandbox = sandbox("claim", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let claims: Api<PersistentVolumeClaim> = sandbox.api();
     let claim = serde_json::from_value(json!({
         "metadata": {"name": "data"},
@@ -139,7 +139,7 @@ async fn a_claim_outlives_its_pod() -> Result<()> {
 #[tokio::test]
 async fn the_hosts_file_follows_the_peers_in_place() -> Result<()> {
     let sandbox = sandbox("hosts", 2).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let services: Api<Service> = sandbox.api();
     let service = serde_json::from_value(json!({
         "metadata": {"name": "peers"},

@@ -16,7 +16,7 @@ fn tolerant() -> serde_json::Value {
 #[tokio::test]
 async fn a_node_whose_lease_lapses_is_not_ready_and_comes_back() -> Result<()> {
     let sandbox = sandbox("lapse", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let spec = json!({"containers": [shell(SERVE)], "tolerations": tolerant()});
     let pod = pods.ready("a", spec).await?;
     let node = &sandbox.nodes()[0];
@@ -38,7 +38,7 @@ async fn a_node_whose_lease_lapses_is_not_ready_and_comes_back() -> Result<()> {
 #[tokio::test]
 async fn an_agent_that_restarts_adopts_the_containers_that_run() -> Result<()> {
     let sandbox = sandbox("adopt", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
     let pod = pods
         .ready(
@@ -72,7 +72,7 @@ async fn an_agent_that_restarts_adopts_the_containers_that_run() -> Result<()> {
 #[tokio::test]
 async fn a_pod_deleted_while_its_agent_was_down_is_ended_when_it_is_back() -> Result<()> {
     let sandbox = sandbox("orphan", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let spec = json!({"containers": [shell(SERVE)], "tolerations": tolerant()});
     let graceful = pods.ready("a", spec.clone()).await?;
     let forced = pods.ready("b", spec).await?;
@@ -97,7 +97,7 @@ async fn a_pod_deleted_while_its_agent_was_down_is_ended_when_it_is_back() -> Re
 #[tokio::test]
 async fn a_node_that_lost_power_starts_its_pods_again_with_new_addresses() -> Result<()> {
     let sandbox = sandbox("power", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let spec = json!({"containers": [shell(SERVE)], "tolerations": tolerant()});
     let pod = pods.ready("a", spec).await?;
     let (pid, address) = (pods.pid(&pod)?, ip(&pod));
@@ -118,7 +118,7 @@ async fn pods_are_evicted_from_a_node_that_is_gone_by_the_real_controller() -> R
     // The controller evicts nothing while no node of the whole cluster is ready. Nodes of other
     // tests come and go, so a second node of this one stays.
     let sandbox = sandbox("evict", 2).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let pod = pods
         .ready("a", json!({"containers": [shell(SERVE)]}))
         .await?;

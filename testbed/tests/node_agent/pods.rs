@@ -36,7 +36,7 @@ pub(crate) struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    pub(crate) fn of(sandbox: &'a Sandbox) -> Self {
+    pub(crate) fn new(sandbox: &'a Sandbox) -> Self {
         Self {
             sandbox,
             api: sandbox.api(),
@@ -186,6 +186,6 @@ pub(crate) fn waiting_reason(pod: &Pod) -> String {
 pub(crate) fn is_running(pid: i32) -> bool {
     u32::try_from(pid)
         .ok()
-        .and_then(quorumgate_testbed::process::Identity::of)
+        .and_then(quorumgate_testbed::process::Identity::read)
         .is_some()
 }

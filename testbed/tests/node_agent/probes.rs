@@ -30,7 +30,7 @@ fn probed(script: &str, probes: &[(&str, Value)]) -> Value {
 #[tokio::test]
 async fn readiness_flips_after_threshold_times_period() -> Result<()> {
     let sandbox = sandbox("readiness", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let script = format!("touch /data/ready; {SERVE}");
     let pod = pods
         .ready(
@@ -57,7 +57,7 @@ async fn readiness_flips_after_threshold_times_period() -> Result<()> {
 #[tokio::test]
 async fn a_startup_probe_gates_liveness_and_readiness() -> Result<()> {
     let sandbox = sandbox("startup", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     // The liveness probe would fail at once. It must not run before the startup probe has
     // succeeded.
     let probes = [
@@ -94,7 +94,7 @@ async fn a_startup_probe_gates_liveness_and_readiness() -> Result<()> {
 #[tokio::test]
 async fn a_liveness_failure_restarts_the_container_within_the_probes_own_grace() -> Result<()> {
     let sandbox = sandbox("liveness", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let mut probe = while_there("alive", 1, 2);
     probe["terminationGracePeriodSeconds"] = json!(1);
     let script = "touch /data/alive; trap '' TERM; while :; do sleep 0.05; done";
@@ -124,7 +124,7 @@ async fn a_liveness_failure_restarts_the_container_within_the_probes_own_grace()
 #[tokio::test]
 async fn http_and_tcp_probes_ask_the_pods_own_address() -> Result<()> {
     let sandbox = sandbox("network", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let server = "exec python3 -m http.server 8000 --bind $(POD_IP) --directory /data";
     let field = json!({"fieldRef": {"fieldPath": "status.podIP"}});
     let probes = [
@@ -161,7 +161,7 @@ async fn http_and_tcp_probes_ask_the_pods_own_address() -> Result<()> {
 #[tokio::test]
 async fn a_broken_readiness_probe_is_reported_though_the_process_serves() -> Result<()> {
     let sandbox = sandbox("unready", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let script = format!("touch /data/ready; {SERVE}");
     let pod = pods
         .ready(

@@ -34,7 +34,7 @@ fn ensure_rejected(pod: &Pod) -> Result<()> {
 async fn a_rejected_pod_has_failed_without_a_word_of_its_containers_and_goes_at_once() -> Result<()>
 {
     let sandbox = sandbox("reject", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let node = &sandbox.nodes()[0];
     let full = faults::reject(&sandbox, "a")?;
     let spec = json!({"containers": [shell(SERVE)]});
@@ -61,7 +61,7 @@ async fn a_rejected_pod_has_failed_without_a_word_of_its_containers_and_goes_at_
 #[tokio::test]
 async fn a_pod_that_runs_is_rejected_when_its_node_has_lost_power_and_not_before() -> Result<()> {
     let sandbox = sandbox("reject-boot", 1).await?;
-    let pods = Pods::of(&sandbox);
+    let pods = Pods::new(&sandbox);
     let pod = pods
         .ready("a", json!({"containers": [shell(SERVE)]}))
         .await?;

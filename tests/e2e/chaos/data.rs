@@ -98,8 +98,8 @@ pub(super) async fn swap(
 async fn exchange(stage: &Stage, members: [&str; 2]) -> Result<()> {
     let [one, other] = members;
     let faults = [
-        PodFaults::of(&stage.world.sandbox, one).await?,
-        PodFaults::of(&stage.world.sandbox, other).await?,
+        PodFaults::find(&stage.world.sandbox, one).await?,
+        PodFaults::find(&stage.world.sandbox, other).await?,
     ];
     let volumes = [directory(stage, one).await?, directory(stage, other).await?];
     swap_data(&faults.each_ref(), volumes.each_ref().map(PathBuf::as_path))
@@ -118,7 +118,7 @@ pub(super) async fn estrange(
     let since = Timestamp::now();
     let volume = directory(stage, member).await.map_err(|why| nobody(&why))?;
     let others = tempfile::tempdir_in(volume.parent().context("no directory")?)?;
-    let faults = PodFaults::of(&stage.world.sandbox, member).await;
+    let faults = PodFaults::find(&stage.world.sandbox, member).await;
     let faults = faults.map_err(|why| nobody(&why))?;
     let made = faults.data_of_another_cluster(others.path()).await;
     made.map_err(|why| nobody(&why))?;
@@ -127,7 +127,7 @@ pub(super) async fn estrange(
     sleep(length).await;
     let again = eventually(DONE, format!("{member} has its own data"), || async {
         swap_data(
-            &[&PodFaults::of(&stage.world.sandbox, member).await?],
+            &[&PodFaults::find(&stage.world.sandbox, member).await?],
             volumes,
         )
     })

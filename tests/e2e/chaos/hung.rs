@@ -54,7 +54,7 @@ pub(super) async fn during_a_rollout(
     }
     let _unrest = cluster.unrest.read().await;
     let since = Timestamp::now();
-    let faults = PodFaults::of(&stage.world.sandbox, member).await?;
+    let faults = PodFaults::find(&stage.world.sandbox, member).await?;
     match hang.how {
         How::Frozen => {
             let frozen = faults.freeze()?;

@@ -207,7 +207,7 @@ async fn unrest(stage: &Stage, cluster: usize) -> Result<RwLockReadGuard<'_, ()>
 }
 
 async fn faults(stage: &Stage, member: &str) -> Result<PodFaults> {
-    PodFaults::of(&stage.world.sandbox, member).await
+    PodFaults::find(&stage.world.sandbox, member).await
 }
 
 /// Refuses all clients of these members for a while, as a network policy that rejects. The members

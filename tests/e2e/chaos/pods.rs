@@ -39,7 +39,7 @@ impl Watch {
         Ok(Self { store, task })
     }
 
-    pub(super) fn of(&self, etcd: &EtcdCluster) -> Pods {
+    pub(super) fn pods(&self, etcd: &EtcdCluster) -> Pods {
         Pods {
             store: self.store.clone(),
             prefix: format!("{}-", etcd.name()),

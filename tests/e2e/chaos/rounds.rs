@@ -42,7 +42,7 @@ pub(super) async fn play(stage: &Arc<Stage>, operations: usize, chance: &mut Rng
 
     let timeline = stage.take_timeline();
     let events = audit.events(stage.world.namespace())?;
-    let mut tally = Tally::of(&timeline, &events);
+    let mut tally = Tally::count(&timeline, &events);
     let mut outcome = timeline.nothing_was_left_undone().and(rest);
     for watched in watched {
         match watched.judge(&events, &timeline).await {
@@ -104,7 +104,7 @@ struct Watched {
 
 impl Watched {
     async fn begin(stage: &Stage, cluster: &Cluster) -> Result<Self> {
-        let pods = stage.pods.of(&cluster.etcd);
+        let pods = stage.pods.pods(&cluster.etcd);
         let known = pods.clone();
         let dialer = cluster.etcd.dialer().await?;
         let statuses = cluster.etcd.statuses().await?;

@@ -33,7 +33,7 @@ pub(super) struct Tally {
 
 impl Tally {
     /// The operations of a round, and the refusals among its requests.
-    pub(super) fn of(timeline: &Timeline, events: &[AuditEvent]) -> Self {
+    pub(super) fn count(timeline: &Timeline, events: &[AuditEvent]) -> Self {
         let mut refusals = BTreeMap::new();
         for event in events.iter().filter(|event| hook(event).is_some()) {
             let code = event.response_status.code;

@@ -41,7 +41,7 @@ fn stored(kind: &str, from: u64, to: u64) -> Value {
 
 /// The requests that the stand-ins of all members have received.
 fn requests(world: &World) -> Result<Vec<String>> {
-    let stand_ins = BackupRestore::of(&world.sandbox);
+    let stand_ins = BackupRestore::new(&world.sandbox);
     let pods = world.etcd.pod_names();
     let all = pods.iter().map(|pod| stand_ins.requests(pod));
     Ok(all.collect::<Result<Vec<_>>>()?.concat())
@@ -81,7 +81,7 @@ pub(crate) async fn nothing_acts(version: EtcdVersion, name: &str) -> Result<()>
     let world = with_members(name).etcd(choose).start().await?;
     let leader = world.etcd.leader().await?;
     is_now(&world, &leader, "Leader").await?;
-    let stand_ins = BackupRestore::of(&world.sandbox);
+    let stand_ins = BackupRestore::new(&world.sandbox);
     let asked = || {
         let all = requests(&world)?;
         Ok::<_, anyhow::Error>(all.iter().filter(|request| *request == LATEST).count())
@@ -149,7 +149,7 @@ async fn bad_data_of_the_only_member_is_told_as_its_restoration_also_within_one_
         .start()
         .await?;
     is_now(&world, "etcd-0", "Leader").await?;
-    let stand_ins = BackupRestore::of(&world.sandbox);
+    let stand_ins = BackupRestore::new(&world.sandbox);
     eventually(SOON, "the metrics were read", async || {
         ensure!(!stand_ins.requests("etcd-0")?.is_empty());
         Ok(())
@@ -158,7 +158,7 @@ async fn bad_data_of_the_only_member_is_told_as_its_restoration_also_within_one_
     ensure!(field(&world, "etcd-0", "lastRestoration").await?.is_empty());
 
     stand_ins.initialises("etcd-0", Outcome::NotRestored)?;
-    PodFaults::of(&world.sandbox, "etcd-0").await?.kill()?;
+    PodFaults::find(&world.sandbox, "etcd-0").await?.kill()?;
     shows(&world, "etcd-0", "lastRestoration.status", "Failed").await?;
     is_now(&world, "etcd-0", "Restoration").await?;
 

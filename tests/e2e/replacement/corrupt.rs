@@ -187,7 +187,7 @@ async fn is_held_for_want_of_proof(world: &World, seq: i64) -> Result<()> {
 /// Alters the value of [`KEY`] in a member. A member that was read between a write and its commit
 /// answers from that buffer until the next write, so something else is written, too.
 async fn alter(world: &World, pod: &str, value: &str, then: Altered) -> Result<()> {
-    let member = PodFaults::of(&world.sandbox, pod).await?;
+    let member = PodFaults::find(&world.sandbox, pod).await?;
     // The value is in the database from the next commit on.
     eventually(SOON, format!("the data of {pod} is altered"), || async {
         member.alter_data(RIGHT.as_bytes(), value.as_bytes(), then)

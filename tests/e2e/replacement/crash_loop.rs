@@ -18,7 +18,7 @@ async fn a_member_that_ends_on_its_data_is_told_and_replaced_on_request() -> Res
     let world = protected("crash-data", EtcdVersion::V3_6, "Manual").await?;
     let writer = Writer::start(&world.etcd).await?;
     let id = world.etcd.member("etcd-1").await?.id;
-    let faults = PodFaults::of(&world.sandbox, "etcd-1").await?;
+    let faults = PodFaults::find(&world.sandbox, "etcd-1").await?;
     faults.corrupt_data()?;
     world
         .reported("DataProtected", |shown| {
@@ -51,7 +51,7 @@ async fn a_member_that_ends_on_its_data_is_replaced_by_auto() -> Result<()> {
     wish(&world, &json!({"replaceAfter": "10s"})).await?;
     let writer = Writer::start(&world.etcd).await?;
     let id = world.etcd.member("etcd-1").await?.id;
-    PodFaults::of(&world.sandbox, "etcd-1")
+    PodFaults::find(&world.sandbox, "etcd-1")
         .await?
         .corrupt_data()?;
     let done = finished(&world, "etcd-1").await?;

@@ -120,7 +120,7 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
     let world = protected(name, version, "Manual").await?;
     let writer = Writer::start(&world.etcd).await?;
     let member = world.etcd.leader().await?;
-    let old = Old::of(&world, &member).await?;
+    let old = Old::read(&world, &member).await?;
     let mut held = Held::all(&world).await?;
     request(&world, &format!("{:x}", old.id)).await?;
     let mut killed = Vec::new();
@@ -168,7 +168,7 @@ struct Old {
 }
 
 impl Old {
-    async fn of(world: &World, pod: &str) -> Result<Self> {
+    async fn read(world: &World, pod: &str) -> Result<Self> {
         let (claim_uid, _) = claim(&world.sandbox, pod).await?.context("no claim")?;
         Ok(Self {
             pod: pod.to_owned(),

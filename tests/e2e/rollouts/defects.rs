@@ -105,7 +105,7 @@ async fn a_member_that_has_just_begun_to_hang_does_not_count() -> Result<()> {
     let leader = world.etcd.leader().await?;
     let hanging = world.etcd.followers().await?.pop().context("no follower")?;
     let mut watched = Watched::begin(&world).await?;
-    let frozen = PodFaults::of(&world.sandbox, &hanging).await?.freeze()?;
+    let frozen = PodFaults::find(&world.sandbox, &hanging).await?.freeze()?;
     let target = change(&world, "one").await?;
     let told = waits_on(&world, &target, &["Evidence"]).await?;
     let message = told.waiting_on.context("no wait")?.message;

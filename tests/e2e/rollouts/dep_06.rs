@@ -164,8 +164,12 @@ async fn scenario_3(members: Members) -> Result<()> {
     let mut watched = Watched::begin(&world).await?;
     // The next incarnations have other addresses, to which the partition does not apply.
     let cuts = [
-        PodFaults::of(&world.sandbox, "etcd-0").await?.partition()?,
-        PodFaults::of(&world.sandbox, "etcd-1").await?.partition()?,
+        PodFaults::find(&world.sandbox, "etcd-0")
+            .await?
+            .partition()?,
+        PodFaults::find(&world.sandbox, "etcd-1")
+            .await?
+            .partition()?,
     ];
     quorum_is_lost_for(&world, SignedDuration::ZERO).await?;
     let target = change(&world, "one").await?;

@@ -29,7 +29,9 @@ async fn the_partitioned_p_0_goes_first_although_it_is_ready() -> Result<()> {
     world.etcd.move_leader("etcd-1").await?;
     let watched = Watched::begin(&world).await?;
     // The next incarnation has another address, to which the partition does not apply.
-    let cut = PodFaults::of(&world.sandbox, "etcd-0").await?.partition()?;
+    let cut = PodFaults::find(&world.sandbox, "etcd-0")
+        .await?
+        .partition()?;
 
     let target = change(&world, "one").await?;
     finished(&world, &target).await?;
@@ -76,7 +78,7 @@ async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Res
     let [dead, starting, alive] = ["etcd-0", "etcd-1", "etcd-2"];
     world.etcd.move_leader("etcd-3").await?;
     let broken = world.crash(dead).await?;
-    let cut = PodFaults::of(&world.sandbox, alive).await?.partition()?;
+    let cut = PodFaults::find(&world.sandbox, alive).await?.partition()?;
     let held = faults::hold_in_container_creating(&world.sandbox, starting)?;
     let uid = world.etcd.pod_uid(starting).await?;
     world.lets_go(By::Delete, starting).await?;

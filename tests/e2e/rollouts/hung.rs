@@ -25,7 +25,7 @@ async fn world_with(name: &str) -> Result<World> {
 }
 
 async fn is_replaced_first(world: World, hanging: &str) -> Result<()> {
-    let frozen = PodFaults::of(&world.sandbox, hanging).await?.freeze()?;
+    let frozen = PodFaults::find(&world.sandbox, hanging).await?.freeze()?;
     eventually(SOON, format!("{hanging} is not Ready"), async || {
         ensure!(!world.etcd.is_ready(hanging).await?, "not yet");
         anyhow::Ok(())
@@ -62,7 +62,7 @@ async fn a_hung_leader_is_replaced_first() -> Result<()> {
 async fn a_member_that_is_cut_off_from_everybody_is_replaced_first() -> Result<()> {
     let world = world_with("rollout-cut-off").await?;
     world.etcd.move_leader("etcd-1").await?;
-    let member = PodFaults::of(&world.sandbox, "etcd-0").await?;
+    let member = PodFaults::find(&world.sandbox, "etcd-0").await?;
     let cuts = [member.partition()?, member.ignore_clients()?];
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
@@ -79,7 +79,7 @@ async fn a_hung_member_stays_while_the_others_make_no_majority() -> Result<()> {
     let world = world_with("rollout-two-hung").await?;
     let mut frozen = Vec::new();
     for pod in ["etcd-1", "etcd-2"] {
-        frozen.push(PodFaults::of(&world.sandbox, pod).await?.freeze()?);
+        frozen.push(PodFaults::find(&world.sandbox, pod).await?.freeze()?);
     }
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;

@@ -202,7 +202,9 @@ async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
     let pods = world.etcd.pod_names();
     let mut faults = Vec::new();
     for pod in &pods {
-        let rejected = PodFaults::of(&world.sandbox, pod).await?.refuse_clients()?;
+        let rejected = PodFaults::find(&world.sandbox, pod)
+            .await?
+            .refuse_clients()?;
         faults.push((rejected, fail_readiness(&world.sandbox, pod)?));
     }
     eventually(SOON, "no pod is Ready", async || {

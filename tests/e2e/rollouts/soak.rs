@@ -29,7 +29,7 @@ async fn a_regression_while_a_member_soaks_stops_the_rollout_and_a_rollback_goes
     let bad = change(&world, "one").await?;
     let told = waits_on(&world, &bad, &["Soaking"]).await?;
     let victim = told.last_step.context("no step")?.pod;
-    let member = PodFaults::of(&world.sandbox, &victim).await?;
+    let member = PodFaults::find(&world.sandbox, &victim).await?;
     // Its process ends again and again, each time before it has served for long enough.
     let until = Instant::now() + SOAK + SOAK / 2;
     while Instant::now() < until {

@@ -6,15 +6,15 @@ use crate::members::{LastDefragmentation, Restoration, RunStatus};
 use crate::quorum::{Difference, Snapshot, Volume, example};
 
 /// A follower that serves, of a cluster of three.
-fn facts() -> Facts {
+fn input() -> MemberInput {
     let cluster = Snapshot::assemble(&example::healthy("etcd", 3));
-    let mut facts = Facts::of(&cluster, &"etcd-1".into(), UnixTime(1_000));
-    facts.exit = Some(Exit::Clean);
-    facts
+    let mut input = MemberInput::from_snapshot(&cluster, &"etcd-1".into(), UnixTime(1_000));
+    input.exit = Some(Exit::Clean);
+    input
 }
 
-fn initializing(since: i64) -> Facts {
-    Facts {
+fn initializing(since: i64) -> MemberInput {
+    MemberInput {
         etcd: Etcd::Started {
             since: Some(UnixTime(since)),
             initializes: true,
@@ -23,12 +23,12 @@ fn initializing(since: i64) -> Facts {
         serves: false,
         leads: false,
         now: UnixTime(since + 1),
-        ..facts()
+        ..input()
     }
 }
 
-fn listed(listing: Listing, now: i64) -> Facts {
-    Facts {
+fn listed(listing: Listing, now: i64) -> MemberInput {
+    MemberInput {
         listing,
         serves: listing == Listing::Voter,
         now: UnixTime(now),
@@ -36,15 +36,15 @@ fn listed(listing: Listing, now: i64) -> Facts {
             since: None,
             initializes: false,
         },
-        ..facts()
+        ..input()
     }
 }
 
-fn single(facts: Facts) -> Facts {
-    Facts {
+fn single(input: MemberInput) -> MemberInput {
+    MemberInput {
         single: true,
-        leads: facts.serves,
-        ..facts
+        leads: input.serves,
+        ..input
     }
 }
 
@@ -55,7 +55,7 @@ fn ended(result: StageResult) -> Restoration {
 }
 
 /// The states and reasons of all transitions, while each of these is observed.
-fn life(observations: &[Facts]) -> Vec<(&'static str, &'static str)> {
+fn life(observations: &[MemberInput]) -> Vec<(&'static str, &'static str)> {
     let status = after(observations);
     let steps = status.transitions.iter();
     steps
@@ -63,10 +63,10 @@ fn life(observations: &[Facts]) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-fn after(observations: &[Facts]) -> Status {
+fn after(observations: &[MemberInput]) -> Status {
     let mut status = Status::default();
-    for facts in observations {
-        let derived = derive(&status, facts);
+    for input in observations {
+        let derived = derive(&status, input);
         assert_eq!(derived.refused, None);
         status = derived.status;
     }
@@ -76,7 +76,7 @@ fn after(observations: &[Facts]) -> Status {
 #[test]
 fn a_single_member_goes_straight_to_leader() {
     let seen = [
-        single(Facts {
+        single(MemberInput {
             etcd: Etcd::NotStarted,
             ..initializing(0)
         }),
@@ -95,11 +95,11 @@ fn a_single_member_goes_straight_to_leader() {
 
 #[test]
 fn a_single_member_with_bad_data_is_restored_from_the_backup() {
-    let fails = Facts {
+    let fails = MemberInput {
         exit: Some(Exit::Unclean),
         ..single(initializing(10))
     };
-    let bad_data = Facts {
+    let bad_data = MemberInput {
         validation: Some(StageResult::Failed),
         now: UnixTime(15),
         ..fails.clone()
@@ -124,19 +124,19 @@ fn a_single_member_with_bad_data_is_restored_from_the_backup() {
 
 #[test]
 fn each_transition_says_what_happened() {
-    let messages = |observations: &[Facts]| {
+    let messages = |observations: &[MemberInput]| {
         let steps = after(observations).transitions.into_iter();
         steps.map(|step| step.message).collect::<Vec<_>>()
     };
-    let failed = |facts: Facts| Facts {
+    let failed = |input: MemberInput| MemberInput {
         validation: Some(StageResult::Failed),
-        ..facts
+        ..input
     };
-    let unknown = Facts {
+    let unknown = MemberInput {
         exit: None,
         ..initializing(10)
     };
-    let unclean = Facts {
+    let unclean = MemberInput {
         exit: Some(Exit::Unclean),
         ..initializing(20)
     };
@@ -158,7 +158,7 @@ fn each_transition_says_what_happened() {
 
 #[test]
 fn only_an_open_restoration_from_the_backup_fails_with_it() {
-    let learner = [Facts {
+    let learner = [MemberInput {
         restoration: Some(ended(StageResult::Failed)),
         create_as_learner: true,
         ..listed(Listing::Learner, 10)
@@ -167,12 +167,12 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
     assert_eq!(from_leader.from, RestorationType::FromLeader);
     assert_eq!(from_leader.status, RestorationStatus::InProgress);
 
-    let bad_data = Facts {
+    let bad_data = MemberInput {
         validation: Some(StageResult::Failed),
         ..single(initializing(10))
     };
     let served = single(listed(Listing::Voter, 20));
-    let late = Facts {
+    let late = MemberInput {
         restoration: Some(ended(StageResult::Failed)),
         ..served.clone()
     };
@@ -186,7 +186,7 @@ fn only_an_open_restoration_of_the_same_kind_succeeds() {
         Reason::PromotedAsVotingMember,
         State::Follower,
         UnixTime(20),
-        &facts(),
+        &input(),
     );
     let ends = |from, status| {
         let mut last = Some(LastRestoration {
@@ -216,7 +216,7 @@ fn only_an_open_restoration_of_the_same_kind_succeeds() {
 
 #[test]
 fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
-    let fails = Facts {
+    let fails = MemberInput {
         validation: Some(StageResult::Failed),
         restoration: Some(ended(StageResult::Failed)),
         ..single(initializing(10))
@@ -231,7 +231,7 @@ fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
 
 #[test]
 fn a_restoration_that_is_seen_when_all_is_over_is_told_in_full() {
-    let restored = Facts {
+    let restored = MemberInput {
         exit: Some(Exit::Unclean),
         validation: Some(StageResult::Failed),
         restoration: Some(ended(StageResult::Succeeded)),
@@ -261,7 +261,7 @@ fn a_restoration_that_is_seen_when_all_is_over_is_told_in_full() {
 #[test]
 fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_start_of_etcd() {
     let began = |since| {
-        let facts = Facts {
+        let input = MemberInput {
             restoration: Some(ended(StageResult::Succeeded)),
             etcd: Etcd::Started {
                 since: Some(UnixTime(since)),
@@ -269,7 +269,7 @@ fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_sta
             },
             ..listed(Listing::Voter, 100)
         };
-        after(&[facts]).last_restoration.unwrap().start_time
+        after(&[input]).last_restoration.unwrap().start_time
     };
     assert_eq!(began(50), UnixTime(96));
     assert_eq!(began(98), UnixTime(98));
@@ -277,7 +277,7 @@ fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_sta
 
 #[test]
 fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
-    let at = |since, now, result| Facts {
+    let at = |since, now, result| MemberInput {
         restoration: Some(ended(result)),
         etcd: Etcd::Started {
             since: Some(UnixTime(since)),
@@ -286,7 +286,7 @@ fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
         ..listed(Listing::Voter, now)
     };
     let mut status = after(&[at(10, 20, StageResult::Succeeded)]);
-    for (facts, told, end) in [
+    for (input, told, end) in [
         (
             at(10, 30, StageResult::Failed),
             RestorationStatus::Success,
@@ -308,7 +308,7 @@ fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
             70,
         ),
     ] {
-        status = derive(&status, &facts).status;
+        status = derive(&status, &input).status;
         let last = status.last_restoration.as_ref().unwrap();
         assert_eq!((last.status, last.end_time), (told, Some(UnixTime(end))));
     }
@@ -316,7 +316,7 @@ fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
 
 #[test]
 fn one_of_several_whose_data_was_given_up_is_not_told_as_valid_although_it_serves_again() {
-    let again = Facts {
+    let again = MemberInput {
         exit: Some(Exit::Unclean),
         validation: Some(StageResult::Failed),
         etcd: Etcd::Started {
@@ -343,12 +343,12 @@ fn one_of_several_whose_data_was_given_up_is_not_told_as_valid_although_it_serve
 
 #[test]
 fn a_member_added_by_growth_waits_learns_and_is_promoted() {
-    let grown = |facts| Facts {
+    let grown = |input| MemberInput {
         create_as_learner: true,
-        ..facts
+        ..input
     };
     let seen = [
-        grown(Facts {
+        grown(MemberInput {
             etcd: Etcd::NotStarted,
             ..initializing(0)
         }),
@@ -398,7 +398,7 @@ fn a_voter_that_restarts_is_validated_and_serves_again() {
 #[test]
 fn a_restart_that_nobody_saw_is_recorded_once_also_by_a_clock_that_is_ahead() {
     let before = after(&[listed(Listing::Voter, 10)]);
-    let restarted = Facts {
+    let restarted = MemberInput {
         etcd: Etcd::Started {
             since: Some(UnixTime(90)),
             initializes: false,
@@ -412,7 +412,7 @@ fn a_restart_that_nobody_saw_is_recorded_once_also_by_a_clock_that_is_ahead() {
 
 #[test]
 fn a_member_whose_data_was_given_up_is_new_and_joins_again() {
-    let fails = Facts {
+    let fails = MemberInput {
         exit: Some(Exit::Unclean),
         validation: Some(StageResult::Failed),
         ..initializing(20)
@@ -435,7 +435,7 @@ fn a_member_whose_data_was_given_up_is_new_and_joins_again() {
 
 #[test]
 fn leadership_comes_and_goes() {
-    let leads = Facts {
+    let leads = MemberInput {
         leads: true,
         ..listed(Listing::Voter, 20)
     };
@@ -468,14 +468,14 @@ fn an_impossible_change_is_refused_and_leaves_the_record() {
 
 #[test]
 fn sizes_are_written_at_a_change_of_5_percent_or_after_10_minutes() {
-    let sized = |db, age| Facts {
+    let sized = |db, age| MemberInput {
         sizes: Some(Sizes {
             db,
             in_use: 500,
             quota: None,
         }),
         previous_sizes: age,
-        ..facts()
+        ..input()
     };
     let at = |seconds| PreviousSizes::WrittenFor(Duration::from_secs(seconds));
     let status = derive(&Status::default(), &sized(1_000, PreviousSizes::NotMine)).status;
@@ -489,7 +489,7 @@ fn sizes_are_written_at_a_change_of_5_percent_or_after_10_minutes() {
 
 #[test]
 fn what_is_not_known_is_absent_and_what_was_known_stays() {
-    let unknown = Facts {
+    let unknown = MemberInput {
         id: None,
         cluster_id: None,
         sizes: None,
@@ -498,7 +498,7 @@ fn what_is_not_known_is_absent_and_what_was_known_stays() {
     let status = derive(&Status::default(), &unknown).status;
     assert_eq!((status.id, status.cluster_id), (None, None));
     assert_eq!((status.db_size, status.peer_tls_enabled), (None, None));
-    let known = derive(&status, &facts()).status;
+    let known = derive(&status, &input()).status;
     assert!(known.id.is_some() && known.db_size.is_some());
     let still = derive(&known, &unknown).status;
     assert_eq!((still.id, still.db_size), (known.id, known.db_size));
@@ -513,12 +513,12 @@ fn a_snapshot_known_by_its_revision_alone_keeps_what_was_known_before() {
             ..Stored::default()
         })
     };
-    let with = |last_full| Facts {
+    let with = |last_full| MemberInput {
         snapshots: Some(Snapshots {
             last_full,
             ..Snapshots::default()
         }),
-        ..facts()
+        ..input()
     };
     let known = derive(&Status::default(), &with(stored(Some("Full-7"), 7))).status;
     let same = derive(&known, &with(stored(None, 7))).status;
@@ -529,7 +529,7 @@ fn a_snapshot_known_by_its_revision_alone_keeps_what_was_known_before() {
 
 #[test]
 fn a_wrong_volume_opens_one_entry_and_the_right_one_closes_it() {
-    let wrong = |id: &str, restarts| Facts {
+    let wrong = |id: &str, restarts| MemberInput {
         volume: VolumeFinding::Wrong {
             volume: Volume {
                 claim_uid: "c".into(),
@@ -539,12 +539,12 @@ fn a_wrong_volume_opens_one_entry_and_the_right_one_closes_it() {
             difference: Difference::Foreign,
         },
         restarts,
-        ..facts()
+        ..input()
     };
-    let right = Facts {
+    let right = MemberInput {
         volume: VolumeFinding::AsRecorded,
         now: UnixTime(2_000),
-        ..facts()
+        ..input()
     };
     let seen = [wrong("v9", 0), wrong("v9", 3), wrong("v8", 1), right];
     let status = after(&seen);
@@ -573,9 +573,9 @@ fn the_latest_defragmentation_is_kept() {
             final_db_size: None,
         })
     };
-    let with = |defragmentation| Facts {
+    let with = |defragmentation| MemberInput {
         defragmentation,
-        ..facts()
+        ..input()
     };
     let ended = run(5, Some(RunStatus::Succeeded));
     let seen = [
@@ -592,17 +592,17 @@ fn at_most_50_transitions_are_kept_the_latest_ones() {
     let mut status = Status::default();
     for time in 0..100 {
         let leads = time % 2 == 0;
-        let facts = Facts {
+        let input = MemberInput {
             leads,
             ..listed(Listing::Voter, time)
         };
-        status = derive(&status, &facts).status;
+        status = derive(&status, &input).status;
     }
     assert_eq!(status.transitions.len(), MOST_TRANSITIONS);
     assert_eq!(status.transitions[49].time, UnixTime(99));
 }
 
-fn any_facts() -> impl Strategy<Value = Facts> {
+fn any_facts() -> impl Strategy<Value = MemberInput> {
     let listing = prop_oneof![
         Just(Listing::Voter),
         Just(Listing::Learner),
@@ -628,7 +628,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0_i64..300);
     let restoration = outcome().prop_map(|result| result.map(ended));
     (listing, exit, outcome(), restoration, etcd, flags).prop_map(
-        |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| Facts {
+        |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| MemberInput {
             now: UnixTime(now),
             single,
             create_as_learner: grown,
@@ -639,7 +639,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
             validation,
             restoration,
             etcd,
-            ..facts()
+            ..input()
         },
     )
 }
@@ -650,9 +650,9 @@ proptest! {
     fn every_record_is_a_way_by_the_table(observations in prop::collection::vec(any_facts(), 1..30)) {
         let mut status = Status::default();
         let mut complete: Vec<Transition> = Vec::new();
-        for facts in &observations {
+        for input in &observations {
             let before = status.transitions.len();
-            let derived = derive(&status, facts);
+            let derived = derive(&status, input);
             prop_assert!(derived.status.transitions.len() <= MOST_TRANSITIONS);
             if complete.len() < MOST_TRANSITIONS - 8 {
                 complete.extend(derived.status.transitions[before..].to_vec());
@@ -673,9 +673,9 @@ proptest! {
         observations in prop::collection::vec(any_facts(), 1..10)
     ) {
         let mut status = Status::default();
-        for facts in &observations {
-            status = derive(&status, facts).status;
-            prop_assert_eq!(&derive(&status, facts).status, &status);
+        for input in &observations {
+            status = derive(&status, input).status;
+            prop_assert_eq!(&derive(&status, input).status, &status);
         }
     }
 }

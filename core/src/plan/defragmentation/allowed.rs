@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::hindrance::Hindrance;
 use super::super::version::Defect;
-use super::facts::{Facts, MemberFacts};
+use super::input::{DefragmentationInput, MemberFacts};
 use super::refusal::Refusal;
 use crate::quorum::{
     Disruption, Grants, Kind, Member, PodName, Role, Snapshot, TargetPod, Tolerance, decide,
@@ -35,17 +35,17 @@ const LIVENESS_SHARE: u32 = 3;
 pub(super) fn refusal(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &DefragmentationInput,
     target: &TargetPod,
     on_request: bool,
 ) -> Option<Refusal> {
-    cluster(snapshot, grants, facts, &target.name)
+    cluster(snapshot, grants, input, &target.name)
         .or_else(|| {
             let member = snapshot.member(&target.name)?;
-            let own = facts.of(&target.name);
+            let own = input.member(&target.name);
             version(snapshot, member, &own)
                 .or_else(|| room(member, &own, on_request))
-                .or_else(|| time(member, &own, facts))
+                .or_else(|| time(member, &own, input))
         })
         .or_else(|| {
             let disruption = Disruption::of_gate(target.clone(), Kind::Defragment);
@@ -58,12 +58,12 @@ pub(super) fn refusal(
 fn cluster(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &DefragmentationInput,
     target: &PodName,
 ) -> Option<Refusal> {
     let pods = snapshot.pods.iter();
     let hindrance = Hindrance::of_evidence(snapshot)
-        .or_else(|| Hindrance::of_others(grants, target, pods, facts.rolling_out));
+        .or_else(|| Hindrance::of_others(grants, target, pods, input.rolling_out));
     if let Some(hindrance) = hindrance {
         return Some(hindrance.into());
     }
@@ -79,14 +79,14 @@ fn cluster(
         return Some(Refusal::Corrupt { member });
     }
     let in_flight = |(_, own): &(&PodName, &MemberFacts)| own.in_flight == Some(true);
-    if let Some((pod, _)) = facts.members.iter().find(in_flight) {
+    if let Some((pod, _)) = input.members.iter().find(in_flight) {
         return Some(Refusal::InFlight { pod: pod.clone() });
     }
-    attendance(snapshot, facts)
+    attendance(snapshot, input)
 }
 
 /// The conditions that every voter serves, keeps up, and has done so for a while.
-fn attendance(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
+fn attendance(snapshot: &Snapshot, input: &DefragmentationInput) -> Option<Refusal> {
     if !snapshot.all_voters_serve() {
         return Some(not_all_serving(snapshot));
     }
@@ -98,7 +98,7 @@ fn attendance(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
             most: MOST_LAG,
         });
     }
-    let served_for = facts.all_served_for;
+    let served_for = input.all_served_for;
     (served_for < ALL_SERVE_FOR).then_some(Refusal::ServingTooShort {
         served_for,
         needed: ALL_SERVE_FOR,
@@ -144,14 +144,14 @@ fn room(member: &Member, own: &MemberFacts, on_request: bool) -> Option<Refusal>
     }
 }
 
-fn time(member: &Member, own: &MemberFacts, facts: &Facts) -> Option<Refusal> {
+fn time(member: &Member, own: &MemberFacts, input: &DefragmentationInput) -> Option<Refusal> {
     let predicted = predicted(member.sizes?.in_use, own);
     if let Some(bears) = own.liveness
         && predicted.saturating_mul(LIVENESS_SHARE) > bears
     {
         return Some(Refusal::LivenessTooShort { predicted, bears });
     }
-    let timeout = facts.settings.timeout;
+    let timeout = input.settings.timeout;
     (predicted > timeout).then_some(Refusal::TooLong { predicted, timeout })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Facts, LastRun, MemberFacts};
+use super::input::{DefragmentationInput, LastRun, MemberFacts};
 use super::nospace::{is_below_limit, percent};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Member, Sizes, Snapshot};
@@ -59,12 +59,12 @@ impl Due {
 }
 
 /// The reason why a member is due. `None` if it is not, or if its sizes are not known.
-pub fn due(snapshot: &Snapshot, member: &Member, facts: &Facts) -> Option<Due> {
-    let own = member.pod_name().map(|pod| facts.of(pod))?;
+pub fn due(snapshot: &Snapshot, member: &Member, input: &DefragmentationInput) -> Option<Due> {
+    let own = member.pod_name().map(|pod| input.member(pod))?;
     let sizes = member.sizes?;
     let last = own.last.as_ref();
     let asked =
-        facts.request.is_some() && last.and_then(|l| l.request.as_ref()) != facts.request.as_ref();
+        input.request.is_some() && last.and_then(|l| l.request.as_ref()) != input.request.as_ref();
     if asked {
         return Some(Due::Requested);
     }
@@ -75,8 +75,8 @@ pub fn due(snapshot: &Snapshot, member: &Member, facts: &Facts) -> Option<Due> {
     let alarm = all.any(|member| member.alarms.contains(&AlarmKind::NoSpace));
     no_space(member, &own, sizes)
         .filter(|_| alarm)
-        .or_else(|| quota_pressure(member, &own, sizes, facts))
-        .or_else(|| reclaim(sizes, facts))
+        .or_else(|| quota_pressure(member, &own, sizes, input))
+        .or_else(|| reclaim(sizes, input))
 }
 
 fn no_space(member: &Member, own: &MemberFacts, sizes: Sizes) -> Option<Due> {
@@ -87,18 +87,23 @@ fn no_space(member: &Member, own: &MemberFacts, sizes: Sizes) -> Option<Due> {
     })
 }
 
-fn quota_pressure(member: &Member, own: &MemberFacts, sizes: Sizes, facts: &Facts) -> Option<Due> {
+fn quota_pressure(
+    member: &Member,
+    own: &MemberFacts,
+    sizes: Sizes,
+    input: &DefragmentationInput,
+) -> Option<Due> {
     let percent = percent(sizes.db, own.quota_of(member)?);
     let reclaim = reclaimable(sizes);
-    let due = percent > u64::from(facts.settings.quota_pressure) && reclaim >= LEAST;
+    let due = percent > u64::from(input.settings.quota_pressure) && reclaim >= LEAST;
     due.then_some(Due::QuotaPressure { reclaim, percent })
 }
 
-fn reclaim(sizes: Sizes, facts: &Facts) -> Option<Due> {
+fn reclaim(sizes: Sizes, input: &DefragmentationInput) -> Option<Due> {
     let reclaim = reclaimable(sizes);
     let percent = percent(reclaim, sizes.db);
     let due =
-        reclaim >= facts.settings.min_reclaim && percent >= u64::from(facts.settings.min_percent);
+        reclaim >= input.settings.min_reclaim && percent >= u64::from(input.settings.min_percent);
     due.then_some(Due::Reclaim { reclaim, percent })
 }
 

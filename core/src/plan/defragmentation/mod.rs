@@ -13,14 +13,14 @@
 
 mod allowed;
 mod due;
-mod facts;
+mod input;
 mod nospace;
 mod refusal;
 mod run;
 mod step;
 
 pub use due::{Due, due};
-pub use facts::{Call, Facts, LastRun, MemberFacts, Mode, Settings};
+pub use input::{Call, DefragmentationInput, LastRun, MemberFacts, Mode, Settings};
 pub use nospace::{Disarm, disarm};
 pub use refusal::Refusal;
 pub use run::{next, progress};

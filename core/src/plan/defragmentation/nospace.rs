@@ -4,7 +4,7 @@
 //! there is room on every member. The gate never compacts: what history may go is for the owner to
 //! say.
 
-use super::facts::{Facts, Mode};
+use super::input::{DefragmentationInput, Mode};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Member, MemberId, Snapshot};
 
@@ -45,7 +45,7 @@ pub enum Disarm {
 ///
 /// Every member counts, learners too: the next alarm would come at once. The alarms are those that
 /// were seen, by member id, so that one raised meanwhile stays.
-pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Disarm {
+pub fn disarm(snapshot: &Snapshot, input: &DefragmentationInput) -> Disarm {
     let raised: Vec<MemberId> = snapshot
         .members
         .iter()
@@ -55,11 +55,11 @@ pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Disarm {
     if raised.is_empty() {
         return Disarm::NoAlarm;
     }
-    if let Some(reason) = snapshot.members.iter().find_map(|m| held_up_by(m, facts)) {
+    if let Some(reason) = snapshot.members.iter().find_map(|m| held_up_by(m, input)) {
         return reason;
     }
-    let by_itself = facts.settings.mode == Mode::Auto && facts.other_schedule.is_none();
-    let on_request = facts.settings.mode != Mode::Off && facts.request.is_some();
+    let by_itself = input.settings.mode == Mode::Auto && input.other_schedule.is_none();
+    let on_request = input.settings.mode != Mode::Off && input.request.is_some();
     if by_itself || on_request {
         Disarm::Disarm(raised)
     } else {
@@ -68,11 +68,11 @@ pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Disarm {
 }
 
 /// The reason why the alarms stay, for the sake of this member.
-fn held_up_by(member: &Member, facts: &Facts) -> Option<Disarm> {
+fn held_up_by(member: &Member, input: &DefragmentationInput) -> Option<Disarm> {
     let name = member.name.clone();
     let own = member
         .pod_name()
-        .map(|pod| facts.of(pod))
+        .map(|pod| input.member(pod))
         .unwrap_or_default();
     let (Some(sizes), Some(quota)) = (member.sizes, own.quota_of(member)) else {
         return Some(Disarm::Unknown { member: name });

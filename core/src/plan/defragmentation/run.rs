@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::super::hindrance::Hindrance;
 use super::allowed::{not_all_serving, refusal};
 use super::due::{Due, due, reclaimable};
-use super::facts::{Call, Facts, MemberFacts, Mode};
+use super::input::{Call, DefragmentationInput, MemberFacts, Mode};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::{
@@ -19,7 +19,7 @@ use crate::quorum::{
 /// use std::time::Duration;
 /// use quorumgate_core::plan::Handover;
 /// use quorumgate_core::plan::defragmentation::{
-///     Call, Facts, MemberFacts, Mode, Next, Settings, Step, next,
+///     Call, DefragmentationInput, MemberFacts, Mode, Next, Settings, Step, next,
 /// };
 /// use quorumgate_core::quorum::{Grants, PodName, Snapshot, example};
 ///
@@ -33,7 +33,7 @@ use crate::quorum::{
 ///     room: Some(8 << 30),
 ///     ..MemberFacts::default()
 /// };
-/// let facts = Facts {
+/// let input = DefragmentationInput {
 ///     settings: Settings { mode: Mode::Auto, ..Settings::default() },
 ///     request: None,
 ///     in_window: true,
@@ -47,10 +47,10 @@ use crate::quorum::{
 /// };
 /// // The member in etcd-main-0 leads, so a follower goes first.
 /// let cluster = Snapshot::assemble(&observation);
-/// let Next::Act(step) = next(&cluster, &Grants::default(), &facts) else { panic!() };
+/// let Next::Act(step) = next(&cluster, &Grants::default(), &input) else { panic!() };
 /// assert_eq!(step.to_string(), "defragment etcd-main-2: 1024 MiB (50 %) can be freed");
 /// ```
-pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+pub fn next(snapshot: &Snapshot, grants: &Grants, input: &DefragmentationInput) -> Next {
     let open = grants.iter().find_map(|(pod, grant)| {
         grant.causes.iter().find_map(|cause| match &cause.what {
             Permitted::Defragment { holder, .. } => Some((pod, holder)),
@@ -58,7 +58,7 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
         })
     });
     match open {
-        Some((pod, holder)) if *holder == facts.me => go_on(snapshot, grants, facts, pod),
+        Some((pod, holder)) if *holder == input.me => go_on(snapshot, grants, input, pod),
         Some((pod, holder)) => Next::Watch {
             pod: pod.clone(),
             because: Refusal::OtherHolder {
@@ -66,7 +66,7 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
                 holder: holder.clone(),
             },
         },
-        None => begin(snapshot, grants, facts),
+        None => begin(snapshot, grants, input),
     }
 }
 
@@ -76,17 +76,17 @@ pub fn progress(
     snapshot: &Snapshot,
     pod: &PodName,
     holder: &str,
-    facts: &Facts,
+    input: &DefragmentationInput,
 ) -> Defragmentation {
-    let own = facts.of(pod);
+    let own = input.member(pod);
     let serves = snapshot.member(pod).is_some_and(Member::serves_quorum);
     if own.in_flight == Some(true) {
         return Defragmentation::Running;
     }
-    if holder != facts.me {
+    if holder != input.me {
         return Defragmentation::NotMine;
     }
-    match facts.call {
+    match input.call {
         Call::Returned { done } if serves && is_over(done, &own) => Defragmentation::Returned,
         // The server did not say that it is done, and nobody can ask: the age of the grant decides.
         Call::Returned { done: false } if serves && own.in_flight.is_none() => {
@@ -107,20 +107,25 @@ fn is_over(done: bool, own: &MemberFacts) -> bool {
 }
 
 /// The next step of a run of this process.
-fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, pod: &PodName) -> Next {
+fn go_on(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    input: &DefragmentationInput,
+    pod: &PodName,
+) -> Next {
     let in_flight = || Next::Watch {
         pod: pod.clone(),
         because: Refusal::InFlight { pod: pod.clone() },
     };
-    match facts.call {
+    match input.call {
         Call::Running => in_flight(),
-        Call::Returned { .. } => match progress(snapshot, pod, &facts.me, facts) {
+        Call::Returned { .. } => match progress(snapshot, pod, &input.me, input) {
             Defragmentation::Returned => Next::Act(Step::Settle { pod: pod.clone() }),
             Defragmentation::Running | Defragmentation::NotBegun | Defragmentation::NotMine => {
                 in_flight()
             }
         },
-        Call::NotMade => Next::Act(match last_check(snapshot, grants, facts, pod) {
+        Call::NotMade => Next::Act(match last_check(snapshot, grants, input, pod) {
             Ok(step) => step,
             Err(because) => Step::GiveUp {
                 pod: pod.clone(),
@@ -134,7 +139,7 @@ fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, pod: &PodName) -> 
 fn last_check(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &DefragmentationInput,
     pod: &PodName,
 ) -> Result<Step, Refusal> {
     let member = snapshot.member(pod);
@@ -142,28 +147,28 @@ fn last_check(
     let (Some(member), Some(pod)) = (member, target) else {
         return Err(not_all_serving(snapshot));
     };
-    let on_request = due(snapshot, member, facts) == Some(Due::Requested);
-    if let Some(because) = refusal(snapshot, grants, facts, &pod, on_request) {
+    let on_request = due(snapshot, member, input) == Some(Due::Requested);
+    if let Some(because) = refusal(snapshot, grants, input, &pod, on_request) {
         return Err(because);
     }
-    Ok(match heir(snapshot, grants, facts, &pod)? {
+    Ok(match next_leader(snapshot, grants, input, &pod)? {
         Some(to) => Step::MoveLeader { pod, to },
         None => Step::Begin { pod },
     })
 }
 
 /// The first step of the next run. A call that outlived its ledger comes to its end first.
-fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+fn begin(snapshot: &Snapshot, grants: &Grants, input: &DefragmentationInput) -> Next {
     let mut refused = None;
-    for (member, due, pod) in candidates(snapshot, facts) {
-        let runs = facts.call == Call::Running;
+    for (member, due, pod) in candidates(snapshot, input) {
+        let runs = input.call == Call::Running;
         let because = runs
             .then(|| Refusal::InFlight {
                 pod: pod.name.clone(),
             })
-            .or_else(|| not_by_itself(due, facts))
-            .or_else(|| refusal(snapshot, grants, facts, &pod, due == Due::Requested))
-            .or_else(|| heir(snapshot, grants, facts, &pod).err());
+            .or_else(|| not_by_itself(due, input))
+            .or_else(|| refusal(snapshot, grants, input, &pod, due == Due::Requested))
+            .or_else(|| next_leader(snapshot, grants, input, &pod).err());
         let Some(because) = because else {
             return Next::Act(Step::Grant { pod, due });
         };
@@ -180,14 +185,17 @@ fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
 
 /// The members that are due, in the order in which they go: followers before the leader; those that
 /// hold up a NOSPACE alarm first, then those of which the most can be freed.
-fn candidates<'a>(snapshot: &'a Snapshot, facts: &Facts) -> Vec<(&'a Member, Due, TargetPod)> {
-    if facts.settings.mode == Mode::Off {
+fn candidates<'a>(
+    snapshot: &'a Snapshot,
+    input: &DefragmentationInput,
+) -> Vec<(&'a Member, Due, TargetPod)> {
+    if input.settings.mode == Mode::Off {
         return Vec::new();
     }
     let mut due: Vec<_> = snapshot
         .members
         .iter()
-        .filter_map(|member| Some((member, due(snapshot, member, facts)?, target(member)?)))
+        .filter_map(|member| Some((member, due(snapshot, member, input)?, target(member)?)))
         .collect();
     due.sort_by_key(|(member, due, pod)| {
         let urgent = matches!(due, Due::NoSpace { .. });
@@ -199,39 +207,39 @@ fn candidates<'a>(snapshot: &'a Snapshot, facts: &Facts) -> Vec<(&'a Member, Due
 }
 
 /// The reason why a member that is due is left to a person or to another hour.
-fn not_by_itself(due: Due, facts: &Facts) -> Option<Refusal> {
+fn not_by_itself(due: Due, input: &DefragmentationInput) -> Option<Refusal> {
     if due == Due::Requested {
         return None;
     }
-    if facts.settings.mode != Mode::Auto {
+    if input.settings.mode != Mode::Auto {
         return Some(Refusal::ReportOnly);
     }
-    if let Some(schedule) = facts.other_schedule.clone() {
+    if let Some(schedule) = input.other_schedule.clone() {
         return Some(Refusal::OtherSchedule { schedule });
     }
-    (!facts.in_window && !due.is_urgent()).then_some(Refusal::OutsideWindow)
+    (!input.in_window && !due.is_urgent()).then_some(Refusal::OutsideWindow)
 }
 
 /// The follower that takes leadership over from the member in `pod`. `None` if that member does
 /// not lead, or is the only one.
 ///
 /// The follower is one that is not due: otherwise it would have to hand over as well, soon after.
-fn heir(
+fn next_leader(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &DefragmentationInput,
     pod: &TargetPod,
 ) -> Result<Option<MemberId>, Refusal> {
     let leads = snapshot.member(&pod.name).is_some_and(|m| m.leader);
     if !leads || snapshot.members.len() <= 1 {
         return Ok(None);
     }
-    if let Some(hindrance) = Hindrance::of_handover(facts.handover) {
+    if let Some(hindrance) = Hindrance::of_handover(input.handover) {
         return Err(hindrance.into());
     }
     let mut done = snapshot.clone();
     done.members
-        .retain(|m| m.leader || due(snapshot, m, facts).is_none());
+        .retain(|m| m.leader || due(snapshot, m, input).is_none());
     let run = Disruption::of_gate(pod.clone(), Kind::Defragment);
     leader_to_move(&done, grants, &run)
         .map(Some)

@@ -3,7 +3,7 @@
 
 use super::super::hindrance::Hindrance;
 use super::super::version::Defect;
-use super::facts::Facts;
+use super::input::ReplacementInput;
 use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use crate::quorum::{
@@ -18,23 +18,23 @@ const FEWEST_VOTERS: u32 = 3;
 pub(super) fn refusal(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     target: &PodName,
 ) -> Option<Refusal> {
-    if facts.membership == MembershipBy::Owner {
+    if input.membership == MembershipBy::Owner {
         return Some(Refusal::Owner);
     }
     if let Some(hindrance) = Hindrance::of_evidence(snapshot) {
         return Some(hindrance.into());
     }
-    if facts.list.is_none() {
+    if input.list.is_none() {
         return Some(Refusal::NoList);
     }
-    quiet(snapshot, grants, facts, target)
-        .or_else(|| data(snapshot, facts, target))
+    quiet(snapshot, grants, input, target)
+        .or_else(|| data(snapshot, input, target))
         .or_else(|| others(snapshot, grants, target))
-        .or_else(|| versions(facts))
-        .or_else(|| trace(facts, target))
+        .or_else(|| versions(input))
+        .or_else(|| trace(input, target))
         .or_else(|| {
             let disruption = replacement(snapshot, target, Actor::Gate);
             let verdict = decide_with_terminating_claim(snapshot, grants, &disruption);
@@ -44,10 +44,15 @@ pub(super) fn refusal(
 
 /// Nothing else is under way. A rollout waits for a member that does not serve, so it holds up the
 /// replacement of one that does and of no other: otherwise each would wait for the other.
-fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) -> Option<Refusal> {
+fn quiet(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    input: &ReplacementInput,
+    target: &PodName,
+) -> Option<Refusal> {
     let pods = snapshot.pods.iter().filter(|pod| pod.name != *target);
     let serves = snapshot.member(target).is_some_and(Member::serves_quorum);
-    let rolling_out = facts.rolling_out && serves;
+    let rolling_out = input.rolling_out && serves;
     if let Some(hindrance) = Hindrance::of_others(grants, target, pods, rolling_out) {
         return Some(hindrance.into());
     }
@@ -64,7 +69,7 @@ fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) 
 /// While a CORRUPT alarm stands, the new member must not be filled from one whose data is wrong. So
 /// the others have to be those whose data is right. A person who names the only member against
 /// which the alarm stands knows that by other means.
-fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal> {
+fn data(snapshot: &Snapshot, input: &ReplacementInput, target: &PodName) -> Option<Refusal> {
     if snapshot.accused.is_empty() {
         return None;
     }
@@ -75,7 +80,7 @@ fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal>
         let found = members.find(|member| member.id.is_some_and(is_meant));
         found.map(|member| member.name.clone())
     };
-    if let Comparison::Differs(differs) = facts.data {
+    if let Comparison::Differs(differs) = input.data {
         if Some(differs) != own {
             let member = other(&|id| id == differs).unwrap_or_else(|| differs.to_string());
             return Some(Refusal::OtherDiffers { member });
@@ -87,8 +92,8 @@ fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal>
         return Some(Refusal::Corrupt { member });
     }
     let alone = snapshot.accused.iter().map(|id| Some(*id)).eq([own]);
-    let insisted = facts.request.as_ref() == Some(target) && alone;
-    let data = facts.data;
+    let insisted = input.request.as_ref() == Some(target) && alone;
+    let data = input.data;
     (!insisted).then_some(Refusal::NotShown { data })
 }
 
@@ -118,12 +123,12 @@ fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refu
     (serving < needed).then_some(Refusal::NotAllServing { others, serving })
 }
 
-fn versions(facts: &Facts) -> Option<Refusal> {
+fn versions(input: &ReplacementInput) -> Option<Refusal> {
     let defect = Defect::PROMOTION_NOT_PERSISTED;
-    if facts.versions.is_empty() {
+    if input.versions.is_empty() {
         return Some(Refusal::VersionUnknown);
     }
-    let affected = facts.versions.iter().find(|v| defect.affects(**v));
+    let affected = input.versions.iter().find(|v| defect.affects(**v));
     affected.map(|version| {
         let version = *version;
         Hindrance::Defect { version, defect }.into()
@@ -132,8 +137,8 @@ fn versions(facts: &Facts) -> Option<Refusal> {
 
 /// Whether etcd-druid's sidecar will know that it was a member of a running cluster. Where etcd
 /// cannot be asked, only the member's Lease or a backup tells.
-fn trace(facts: &Facts, target: &PodName) -> Option<Refusal> {
-    let by_sidecar = facts.membership == MembershipBy::Sidecar;
-    let traced = facts.leases_held.contains(target) || facts.has_backup;
+fn trace(input: &ReplacementInput, target: &PodName) -> Option<Refusal> {
+    let by_sidecar = input.membership == MembershipBy::Sidecar;
+    let traced = input.leases_held.contains(target) || input.has_backup;
     (by_sidecar && !traced).then_some(Refusal::NoTrace)
 }

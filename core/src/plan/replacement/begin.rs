@@ -2,7 +2,7 @@
 
 use super::super::hindrance::Hindrance;
 use super::allowed::refusal;
-use super::facts::{Facts, Mode, Proof, Record};
+use super::input::{Mode, Proof, Record, ReplacementInput};
 use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use super::step::{Next, Step};
@@ -13,11 +13,11 @@ use crate::quorum::{
 };
 
 /// The first step of a replacement: grant and record.
-pub(super) fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
-    let Some((pod, proof)) = target(snapshot, facts) else {
+pub(super) fn begin(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput) -> Next {
+    let Some((pod, proof)) = target(snapshot, input) else {
         return Next::Nothing;
     };
-    match may_begin(snapshot, grants, facts, &pod, proof.as_ref()) {
+    match may_begin(snapshot, grants, input, &pod, proof.as_ref()) {
         Ok(record) => Next::Act(Step::Grant { record, proof }),
         Err(because) => Next::Wait {
             pod,
@@ -29,9 +29,9 @@ pub(super) fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next
 
 /// The member to replace: the one that a person named, or else the first whose data is proven to
 /// be lost.
-fn target(snapshot: &Snapshot, facts: &Facts) -> Option<(PodName, Option<Proof>)> {
-    let prove = |pod: &PodName| Proof::against(pod, snapshot, facts);
-    if let Some(asked) = &facts.request {
+fn target(snapshot: &Snapshot, input: &ReplacementInput) -> Option<(PodName, Option<Proof>)> {
+    let prove = |pod: &PodName| Proof::against(pod, snapshot, input);
+    if let Some(asked) = &input.request {
         return Some((asked.clone(), prove(asked)));
     }
     let here = snapshot.members.iter().filter_map(Member::pod_name);
@@ -44,42 +44,42 @@ fn target(snapshot: &Snapshot, facts: &Facts) -> Option<(PodName, Option<Proof>)
 fn may_begin(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     pod: &PodName,
     proof: Option<&Proof>,
 ) -> Result<Record, Refusal> {
     let went_with_its_pod = proof == Some(&Proof::VolumeChanged(Difference::NewPod));
-    match (facts.mode, &facts.request) {
-        _ if went_with_its_pod && facts.replaces_in_pod => {}
+    match (input.mode, &input.request) {
+        _ if went_with_its_pod && input.replaces_in_pod => {}
         (Mode::Off, _) => return Err(Refusal::Off),
         (Mode::Manual, None) => return Err(Refusal::NotRequested),
         (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}
     }
-    if proof == Some(&Proof::CrashLoop) && facts.request.is_none() {
+    if proof == Some(&Proof::CrashLoop) && input.request.is_none() {
         let lasted = snapshot
             .pod(pod)
-            .and_then(|own| facts.crash_loops.get(&own.uid));
+            .and_then(|own| input.crash_loops.get(&own.uid));
         let lasted = lasted.map(|found| found.lasted).unwrap_or_default();
-        if lasted < facts.replace_after {
-            let (lasted, after) = (lasted.as_secs(), facts.replace_after.as_secs());
+        if lasted < input.replace_after {
+            let (lasted, after) = (lasted.as_secs(), input.replace_after.as_secs());
             return Err(Refusal::MayRecover { lasted, after });
         }
     }
-    if facts.stays_on_its_node(pod) {
+    if input.stays_on_its_node(pod) {
         return Err(Refusal::OnNode);
     }
-    if facts.shares_its_claim(pod) {
+    if input.shares_its_claim(pod) {
         return Err(Refusal::SharedClaim);
     }
-    let record = record(snapshot, facts, pod, proof)?;
-    if let Some(because) = refusal(snapshot, grants, facts, pod) {
+    let record = record(snapshot, input, pod, proof)?;
+    if let Some(because) = refusal(snapshot, grants, input, pod) {
         return Err(because);
     }
     if is_otherwise_permitted(grants, pod) {
         let pods = vec![pod.clone()];
         return Err(Hindrance::Granted { pods }.into());
     }
-    heir(snapshot, grants, facts, pod)?;
+    next_leader(snapshot, grants, input, pod)?;
     Ok(record)
 }
 
@@ -87,7 +87,7 @@ fn may_begin(
 /// permission to destroy its data without a record is taken over: its member cannot be back before
 /// it is replaced.
 fn is_otherwise_permitted(grants: &Grants, pod: &PodName) -> bool {
-    let causes = grants.of(pod).map(|grant| grant.causes.as_slice());
+    let causes = grants.get(pod).map(|grant| grant.causes.as_slice());
     let mut causes = causes.unwrap_or_default().iter();
     causes.any(|cause| cause.what != Permitted::Replace)
 }
@@ -95,36 +95,36 @@ fn is_otherwise_permitted(grants: &Grants, pod: &PodName) -> bool {
 /// The record of the replacement of the member in `pod`.
 fn record(
     snapshot: &Snapshot,
-    facts: &Facts,
+    input: &ReplacementInput,
     pod: &PodName,
     proof: Option<&Proof>,
 ) -> Result<Record, Refusal> {
-    let list = facts.list.as_deref().unwrap_or_default();
+    let list = input.list.as_deref().unwrap_or_default();
     let known = snapshot.member_for(pod);
     let seen = snapshot.pod(pod);
     let id = known
         .and_then(|member| member.id)
         .or_else(|| seen.and_then(|pod| pod.recorded_id))
-        .or_else(|| facts.recorded.get(pod).copied());
+        .or_else(|| input.recorded.get(pod).copied());
     if known.is_none() && id.is_none() {
         return Err(Refusal::NoSuchMember);
     }
     let listed = list.iter().find(|listed| Some(listed.id) == id);
     let urls = listed.map(|listed| listed.peer_urls.clone());
     let peer_urls = urls.or_else(|| like_those_of_others(snapshot, list, pod));
-    if peer_urls.is_none() && facts.membership == MembershipBy::Gate {
-        return Err(match facts.list {
+    if peer_urls.is_none() && input.membership == MembershipBy::Gate {
+        return Err(match input.list {
             Some(_) => Refusal::PeerUrlsUnknown,
             None => Refusal::NoList,
         });
     }
-    let old_claim = match facts.claim_of(pod) {
+    let old_claim = match input.claim_of(pod) {
         Some(ClaimState::Here { uid, .. }) => Some(uid.clone()),
         Some(ClaimState::Gone) | None => None,
     };
     // A pod that waits for its scheduling gate has never started: it is the new one already, on a
     // new claim.
-    let is_old = |uid: &PodUid| !facts.held_pods.contains(uid);
+    let is_old = |uid: &PodUid| !input.held_pods.contains(uid);
     let old_pod = seen.map(|pod| &pod.uid).filter(|uid| is_old(uid));
     Ok(Record {
         member: pod.clone(),
@@ -154,16 +154,16 @@ fn like_those_of_others(
 }
 
 /// The member that takes leadership over. `None` if the member in `pod` does not lead.
-pub(super) fn heir(
+pub(super) fn next_leader(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     pod: &PodName,
 ) -> Result<Option<MemberId>, Refusal> {
     if !snapshot.member(pod).is_some_and(|member| member.leader) {
         return Ok(None);
     }
-    if let Some(hindrance) = Hindrance::of_handover(facts.handover) {
+    if let Some(hindrance) = Hindrance::of_handover(input.handover) {
         return Err(hindrance.into());
     }
     leader_to_move(snapshot, grants, &replacement(snapshot, pod, Actor::Gate))

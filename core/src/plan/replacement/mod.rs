@@ -13,15 +13,15 @@
 
 mod allowed;
 mod begin;
-mod facts;
 mod guard;
+mod input;
 mod membership_by;
 mod refusal;
 mod run;
 mod step;
 
-pub use facts::{ClaimFacts, CrashLoop, Exit, Facts, Mode, Place, Proof, Record};
 pub use guard::{Guard, Hold, Start, all_are_elsewhere, expected_in, guard, may_start};
+pub use input::{ClaimFacts, CrashLoop, Exit, Mode, Place, Proof, Record, ReplacementInput};
 pub use membership_by::MembershipBy;
 pub use refusal::Refusal;
 pub use run::{disarm, next, progress};

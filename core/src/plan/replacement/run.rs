@@ -1,8 +1,8 @@
 //! The run of a replacement, from what is seen and from the record.
 
 use super::allowed::refusal;
-use super::begin::{begin, heir};
-use super::facts::{Facts, Mode, Record};
+use super::begin::{begin, next_leader};
+use super::input::{Mode, Record, ReplacementInput};
 use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use super::step::{Next, Step};
@@ -16,12 +16,12 @@ use crate::quorum::{
 ///
 /// ```
 /// use quorumgate_core::plan::Handover;
-/// use quorumgate_core::plan::replacement::{Facts, MembershipBy, Mode, Next, next};
+/// use quorumgate_core::plan::replacement::{ReplacementInput, MembershipBy, Mode, Next, next};
 /// use quorumgate_core::quorum::{Comparison, Grants, Snapshot, example};
 ///
 /// let observation = example::healthy("etcd", 3);
 /// let list = observation.round.probes[0].members.clone().unwrap();
-/// let facts = Facts {
+/// let input = ReplacementInput {
 ///     mode: Mode::Manual,
 ///     membership: MembershipBy::Gate,
 ///     replaces_in_pod: false,
@@ -42,15 +42,15 @@ use crate::quorum::{
 ///     record: None,
 /// };
 /// let cluster = Snapshot::assemble(&observation);
-/// let Next::Act(step) = next(&cluster, &Grants::default(), &facts) else { panic!() };
+/// let Next::Act(step) = next(&cluster, &Grants::default(), &input) else { panic!() };
 /// assert_eq!(step.to_string(), "replace etcd-2: somebody asked for it");
 /// ```
-pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
-    let open = facts.record.as_ref();
+pub fn next(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput) -> Next {
+    let open = input.record.as_ref();
     match open.filter(|record| grants.permit_replacement(&record.member)) {
-        Some(record) => go_on(snapshot, grants, facts, record),
-        None => match begin(snapshot, grants, facts) {
-            Next::Nothing => left_behind(snapshot, grants, facts),
+        Some(record) => go_on(snapshot, grants, input, record),
+        None => match begin(snapshot, grants, input) {
+            Next::Nothing => left_behind(snapshot, grants, input),
             next @ (Next::Wait { .. } | Next::Act(_)) => next,
         },
     }
@@ -59,18 +59,18 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
 /// The promotion of a learner that a replacement has left behind whose record is gone, such as with
 /// a deleted budget: it runs in a pod of the StatefulSet, which asks for more voters than etcd
 /// lists, and all of those serve. Nobody else would promote it.
-fn left_behind(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+fn left_behind(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput) -> Next {
     // Whoever scales out adds learners, and promotes them.
     let scales_out = snapshot.scaled_out_for.is_some();
-    let is_quiet = grants.iter().next().is_none() && facts.mode != Mode::Off && !scales_out;
-    let listed = facts.list.iter().flatten();
+    let is_quiet = grants.iter().next().is_none() && input.mode != Mode::Off && !scales_out;
+    let listed = input.list.iter().flatten();
     let voters: Vec<MemberId> = listed.filter(|l| !l.learner).map(|l| l.id).collect();
     let lacks_voters = u32::try_from(voters.len()).is_ok_and(|n| n < snapshot.replicas);
     let all_serve = voters.iter().all(|id| {
         let mut members = snapshot.members.iter();
         members.any(|member| member.id == Some(*id) && member.serves_quorum())
     });
-    if facts.membership != MembershipBy::Gate || !is_quiet || !lacks_voters || !all_serve {
+    if input.membership != MembershipBy::Gate || !is_quiet || !lacks_voters || !all_serve {
         return Next::Nothing;
     }
     let mut learners = snapshot.members.iter().filter(|m| m.role == Role::Learner);
@@ -84,10 +84,10 @@ fn left_behind(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
 
 /// The progress of a recorded replacement, for the settlement of its grant. That it was undone is
 /// for [`next`] to say ([`Step::Undo`]).
-pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacement {
+pub fn progress(snapshot: &Snapshot, input: &ReplacementInput, record: &Record) -> Replacement {
     let present = snapshot.pod(&record.member).map(|pod| &pod.uid);
     let new_pod = present.is_some() && present != record.old_pod.as_ref();
-    let new_claim = match facts.claim_of(&record.member) {
+    let new_claim = match input.claim_of(&record.member) {
         Some(ClaimState::Here { uid, terminating }) => {
             !terminating && Some(uid) != record.old_claim.as_ref()
         }
@@ -96,7 +96,7 @@ pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacem
     };
     let serves = |member: &Member| {
         // The pod may find its own entry, and joins under the id that it had.
-        let any_id = matches!(facts.membership, MembershipBy::Pod | MembershipBy::Sidecar);
+        let any_id = matches!(input.membership, MembershipBy::Pod | MembershipBy::Sidecar);
         member.serves_quorum() && (any_id || member.id != record.old_id)
     };
     if new_pod && new_claim && snapshot.member(&record.member).is_some_and(serves) {
@@ -110,8 +110,8 @@ pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacem
 /// is out of etcd: etcd refuses writes while an alarm stands. These are the removed member itself,
 /// and where its data was not that of the others, whoever was accused instead, once all that are
 /// left have the same.
-pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Vec<MemberId> {
-    let (Some(record), Some(list)) = (&facts.record, &facts.list) else {
+pub fn disarm(snapshot: &Snapshot, input: &ReplacementInput) -> Vec<MemberId> {
+    let (Some(record), Some(list)) = (&input.record, &input.list) else {
         return Vec::new();
     };
     let Some(old) = record.old_id else {
@@ -120,17 +120,17 @@ pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Vec<MemberId> {
     if list.iter().any(|listed| listed.id == old) {
         return Vec::new();
     }
-    let all = record.corrupt && facts.data == Comparison::Same;
+    let all = record.corrupt && input.data == Comparison::Same;
     let accused = snapshot.accused.iter().copied();
     accused.filter(|id| all || *id == old).collect()
 }
 
 /// The next step of a replacement on record.
-fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, record: &Record) -> Next {
-    let step = match facts.membership {
-        MembershipBy::Gate => with_membership(snapshot, grants, facts, record),
+fn go_on(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput, record: &Record) -> Next {
+    let step = match input.membership {
+        MembershipBy::Gate => with_membership(snapshot, grants, input, record),
         MembershipBy::Pod | MembershipBy::Sidecar => {
-            without_membership(snapshot, grants, facts, record)
+            without_membership(snapshot, grants, input, record)
         }
         MembershipBy::Owner => Err(Refusal::Owner),
     };
@@ -148,15 +148,15 @@ fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, record: &Record) -
 fn with_membership(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    let list = facts.list.as_deref().ok_or(Refusal::NoList)?;
+    let list = input.list.as_deref().ok_or(Refusal::NoList)?;
     let is_old = |listed: &&ListedMember| Some(listed.id) == record.old_id;
     let added = list.iter().find(|l| !is_old(l) && is_of(l, record));
     if let Some(old) = list.iter().find(is_old) {
-        let first = first_change(snapshot, grants, facts, record);
+        let first = first_change(snapshot, grants, input, record);
         return match first {
             Ok(Some(step)) => Ok(step),
             Ok(None) => Ok(Step::RemoveMember { pod, id: old.id }),
@@ -170,24 +170,24 @@ fn with_membership(
             peer_urls: record.peer_urls.clone(),
         });
     };
-    if let Some(step) = rejoin(snapshot, grants, facts, record, added)? {
+    if let Some(step) = rejoin(snapshot, grants, input, record, added)? {
         return Ok(step);
     }
-    if let Some(step) = recreate(snapshot, facts, record)? {
+    if let Some(step) = recreate(snapshot, input, record)? {
         return Ok(step);
     }
-    join(snapshot, facts, record, added)
+    join(snapshot, input, record, added)
 }
 
 /// The steps where the member's pod changes the member list by itself.
 fn without_membership(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    let step = recreate(snapshot, facts, record)?;
+    let step = recreate(snapshot, input, record)?;
     if let Some(step) = step {
         // The delete of the claim is the first change. Without a claim that is the delete of the
         // pod.
@@ -195,18 +195,22 @@ fn without_membership(
         if !begins {
             return Ok(step);
         }
-        return Ok(match first_change(snapshot, grants, facts, record) {
+        return Ok(match first_change(snapshot, grants, input, record) {
             Ok(handover) => handover.unwrap_or(step),
             Err(because) => Step::Undo { pod, because },
         });
     }
-    settled(snapshot, facts, record)
+    settled(snapshot, input, record)
 }
 
 /// The last step, once the new voter serves.
-fn settled(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Step, Refusal> {
+fn settled(
+    snapshot: &Snapshot,
+    input: &ReplacementInput,
+    record: &Record,
+) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    match progress(snapshot, facts, record) {
+    match progress(snapshot, input, record) {
         Replacement::Serves => Ok(Step::Settle { pod }),
         Replacement::Underway | Replacement::Undone | Replacement::Stands => {
             Err(Refusal::Joining { behind: None })
@@ -219,15 +223,15 @@ fn settled(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Step, 
 fn first_change(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
 ) -> Result<Option<Step>, Refusal> {
     let pod = &record.member;
-    if let Some(because) = refusal(snapshot, grants, facts, pod) {
+    if let Some(because) = refusal(snapshot, grants, input, pod) {
         return Err(because);
     }
     Ok(
-        heir(snapshot, grants, facts, pod)?.map(|to| Step::MoveLeader {
+        next_leader(snapshot, grants, input, pod)?.map(|to| Step::MoveLeader {
             pod: pod.clone(),
             to,
         }),
@@ -235,11 +239,15 @@ fn first_change(
 }
 
 /// The steps that give up the old claim and pod. `Ok(None)`: a new pod is there, on a new claim.
-fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Option<Step>, Refusal> {
+fn recreate(
+    snapshot: &Snapshot,
+    input: &ReplacementInput,
+    record: &Record,
+) -> Result<Option<Step>, Refusal> {
     let name = record.member.clone();
-    let claim = facts.claim_of(&name);
+    let claim = input.claim_of(&name);
     // The volume of the new claim may be lost as well.
-    let is_lost = facts.claims.get(&name).is_some_and(|claim| claim.lost);
+    let is_lost = input.claims.get(&name).is_some_and(|claim| claim.lost);
     let is_old = |uid: &String| is_lost || Some(uid) == record.old_claim.as_ref();
     if let Some(ClaimState::Here {
         uid,
@@ -272,27 +280,27 @@ fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Optio
 /// The steps from the new pod to the new voter.
 fn join(
     snapshot: &Snapshot,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
     added: &ListedMember,
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    if let Some(held) = held_pod(snapshot, facts, record) {
+    if let Some(held) = held_pod(snapshot, input, record) {
         let uid = held.uid.clone();
         return Ok(Step::Release { pod, uid });
     }
-    if let Some(record) = without_claim(snapshot, facts, record, added) {
+    if let Some(record) = without_claim(snapshot, input, record, added) {
         return Ok(Step::Renew { record });
     }
     let member = snapshot.member(&pod).filter(|m| m.id == Some(added.id));
     if !added.learner {
-        return settled(snapshot, facts, record);
+        return settled(snapshot, input, record);
     }
     let learner = member.filter(|member| member.condition == Condition::Learning);
-    let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
-    let on_claim = facts.is_on_no_claim(&pod)
+    let of_another = input.recorded.get(&pod).is_some_and(|id| *id != added.id);
+    let on_claim = input.is_on_no_claim(&pod)
         || matches!(
-            facts.claim_of(&pod),
+            input.claim_of(&pod),
             Some(ClaimState::Here {
                 terminating: false,
                 ..
@@ -330,18 +338,18 @@ fn has_caught_up(member: &Member, snapshot: &Snapshot) -> bool {
 fn rejoin(
     snapshot: &Snapshot,
     grants: &Grants,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
     added: &ListedMember,
 ) -> Result<Option<Step>, Refusal> {
-    let held = held_pod(snapshot, facts, record);
+    let held = held_pod(snapshot, input, record);
     let Some(held) = held.filter(|_| !added.name.is_empty()) else {
         return Ok(None);
     };
-    if let Some(record) = given_up(held, facts, record) {
+    if let Some(record) = given_up(held, input, record) {
         return Ok(Some(Step::Renew { record }));
     }
-    let first = first_change(snapshot, grants, facts, record)?;
+    let first = first_change(snapshot, grants, input, record)?;
     Ok(Some(first.unwrap_or(Step::RemoveMember {
         pod: record.member.clone(),
         id: added.id,
@@ -359,31 +367,31 @@ fn rejoin(
 /// has to fetch.
 fn without_claim(
     snapshot: &Snapshot,
-    facts: &Facts,
+    input: &ReplacementInput,
     record: &Record,
     added: &ListedMember,
 ) -> Option<Record> {
     let pod = snapshot.pod(&record.member)?;
     let deadline = snapshot.policy.progress_deadline;
     let idles = pod.up_for.is_some_and(|up_for| up_for >= deadline);
-    let fails = idles || facts.failing_pods.contains(&pod.uid);
+    let fails = idles || input.failing_pods.contains(&pod.uid);
     let never_started = added.name.is_empty();
     (fails && never_started)
-        .then(|| given_up(pod, facts, record))
+        .then(|| given_up(pod, input, record))
         .flatten()
 }
 
 /// The record with the member's present claim and this pod as those to give up. `None` if the claim
 /// is on record already, or there is none.
-fn given_up(pod: &Pod, facts: &Facts, record: &Record) -> Option<Record> {
-    if facts.is_on_no_claim(&record.member) {
+fn given_up(pod: &Pod, input: &ReplacementInput, record: &Record) -> Option<Record> {
+    if input.is_on_no_claim(&record.member) {
         let is_known = record.old_pod.as_ref() == Some(&pod.uid);
         return (!is_known).then(|| Record {
             old_pod: Some(pod.uid.clone()),
             ..record.clone()
         });
     }
-    let claim = match facts.claim_of(&record.member)? {
+    let claim = match input.claim_of(&record.member)? {
         ClaimState::Here { uid, .. } => uid,
         ClaimState::Gone => return None,
     };
@@ -395,9 +403,13 @@ fn given_up(pod: &Pod, facts: &Facts, record: &Record) -> Option<Record> {
 }
 
 /// The member's pod, if it waits for the gate's scheduling gate.
-fn held_pod<'a>(snapshot: &'a Snapshot, facts: &Facts, record: &Record) -> Option<&'a Pod> {
+fn held_pod<'a>(
+    snapshot: &'a Snapshot,
+    input: &ReplacementInput,
+    record: &Record,
+) -> Option<&'a Pod> {
     let pod = snapshot.pod(&record.member);
-    pod.filter(|pod| facts.held_pods.contains(&pod.uid))
+    pod.filter(|pod| input.held_pods.contains(&pod.uid))
 }
 
 /// Whether an entry of the member list is that of the member on record: by its peer URLs, since a

@@ -1,6 +1,6 @@
 //! The steps of a replacement.
 
-use super::facts::{Proof, Record};
+use super::input::{Proof, Record};
 use super::refusal::Refusal;
 use crate::quorum::{MemberId, PodName, PodUid};
 

@@ -82,7 +82,7 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
     if let Some(verdict) = decide_early(&snapshot.circumstances, snapshot.pod(name), disruption) {
         return verdict;
     }
-    let case = Request::of(snapshot, grants, disruption);
+    let case = Request::new(snapshot, grants, disruption);
     if let Some(verdict) = BEFORE_MEMBERS.iter().find_map(|rule| rule(&case)) {
         return verdict;
     }
@@ -106,5 +106,5 @@ pub(super) fn count_for(
     disruption: &Disruption,
     needed: u32,
 ) -> Count {
-    Request::of(snapshot, grants, disruption).count(needed)
+    Request::new(snapshot, grants, disruption).count(needed)
 }

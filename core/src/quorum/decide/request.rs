@@ -30,7 +30,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn of(
+    pub(super) fn new(
         snapshot: &'a Snapshot,
         grants: &'a Grants,
         disruption: &'a Disruption,

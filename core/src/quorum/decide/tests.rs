@@ -667,7 +667,7 @@ fn rule_12_the_others_may_have_a_quorum_while_one_of_them_was_not_seen() {
     let may = |o: &Observation| {
         let snapshot = Snapshot::assemble(o);
         let (grants, step) = (Grants::default(), ask(Kind::RolloutStep, 1));
-        Request::of(&snapshot, &grants, &step).others_may_have_quorum()
+        Request::new(&snapshot, &grants, &step).others_may_have_quorum()
     };
     let mut o = quorum_lost();
     assert!(!may(&o));

@@ -17,7 +17,7 @@ use super::listed::Listed;
 
 /// The facts about a StatefulSet and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct StatefulSetInput {
     /// The StatefulSet.
     pub set: ClusterRef,
     /// Whether the StatefulSet is an enrolled cluster (rule 1).
@@ -84,36 +84,36 @@ pub enum Owner {
 
 /// Decides about one change. [`Permission::Grant`] means that the change may happen once the budget
 /// has it on record.
-pub fn decide(change: &Change, facts: &Facts) -> Verdict {
-    if let Some(verdict) = before_the_members(change, facts) {
+pub fn decide(change: &Change, input: &StatefulSetInput) -> Verdict {
+    if let Some(verdict) = before_the_members(change, input) {
         return verdict;
     }
     match change {
-        Change::Delete => teardown(TeardownBy::Delete, facts),
-        Change::Resize { to, .. } if to.count == 0 => teardown(TeardownBy::Hibernation, facts),
-        Change::Resize { .. } => scale_in(facts),
+        Change::Delete => teardown(TeardownBy::Delete, input),
+        Change::Resize { to, .. } if to.count == 0 => teardown(TeardownBy::Hibernation, input),
+        Change::Resize { .. } => scale_in(input),
     }
 }
 
 /// The rules that need no look at the members.
-fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
-    if facts.scope == Scope::Foreign {
+fn before_the_members(change: &Change, input: &StatefulSetInput) -> Option<Verdict> {
+    if input.scope == Scope::Foreign {
         return Some(waived(Waiver::Foreign));
     }
-    if let Some(teardown @ (Teardown::Namespace | Teardown::Owner)) = facts.teardown {
+    if let Some(teardown @ (Teardown::Namespace | Teardown::Owner)) = input.teardown {
         return Some(waived(Waiver::Teardown(teardown)));
     }
-    if facts.collected && *change == Change::Delete {
-        return Some(match facts.scope {
+    if input.collected && *change == Change::Delete {
+        return Some(match input.scope {
             Scope::Enrolled => granted(Basis::OwnerGone),
             Scope::NoLedger => Verdict::Wait(Reason::NoLedger),
             Scope::NoDefinition | Scope::Foreign => waived(Waiver::Teardown(Teardown::Owner)),
         });
     }
-    if facts.overridden {
+    if input.overridden {
         return Some(granted(Basis::Override));
     }
-    match facts.scope {
+    match input.scope {
         Scope::NoLedger => Some(Verdict::Wait(Reason::NoLedger)),
         Scope::NoDefinition => Some(Verdict::Wait(Reason::NoDefinition)),
         // Rule 8 has no place here: a budget has the name of its StatefulSet, so no two claim it.
@@ -122,36 +122,36 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
 }
 
 /// A change that takes every member.
-fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
-    if facts.intent == Some(by.announced_by(facts.takes_data)) {
+fn teardown(by: TeardownBy, input: &StatefulSetInput) -> Verdict {
+    if input.intent == Some(by.announced_by(input.takes_data)) {
         return granted(Basis::Intent);
     }
     let asks = matches!(
-        facts.owner,
+        input.owner,
         Owner::Lives {
             asks_for_none: true,
             ..
         }
     );
-    if by == TeardownBy::Hibernation && asks && facts.takes_data.is_none() {
+    if by == TeardownBy::Hibernation && asks && input.takes_data.is_none() {
         return granted(Basis::OwnerAsks);
     }
-    if facts.teardown_policy == TeardownPolicy::Allow {
+    if input.teardown_policy == TeardownPolicy::Allow {
         return granted(Basis::TeardownAllowed);
     }
-    let takes_data = facts.takes_data;
-    let serving = match &facts.serving {
+    let takes_data = input.takes_data;
+    let serving = match &input.serving {
         None => return Verdict::Wait(Reason::MembersUnknown { because: vec![] }),
         Some(Serving::Nobody) if takes_data.is_none() => return granted(Basis::NobodyServes),
         Some(serving) => serving.clone(),
     };
-    let owner = match &facts.owner {
+    let owner = match &input.owner {
         Owner::None => None,
         Owner::NeverSeen { owner } => Some(NamedOwner::NeverSeen(owner.clone())),
         Owner::Lives { owner, .. } => Some(NamedOwner::Lives(owner.clone())),
         Owner::Unread { owner, why } => {
             return Verdict::Wait(Reason::OwnerUnread {
-                set: facts.set.clone(),
+                set: input.set.clone(),
                 by,
                 owner: owner.clone(),
                 why: why.clone(),
@@ -159,25 +159,25 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
         }
     };
     Verdict::Deny(Reason::Unannounced(Box::new(Unannounced {
-        set: facts.set.clone(),
+        set: input.set.clone(),
         by,
         serving,
         takes_data,
         owner,
-        ignored: facts.ignored.clone(),
+        ignored: input.ignored.clone(),
     })))
 }
 
-fn scale_in(facts: &Facts) -> Verdict {
-    if facts.intent == Some(Intent::ScaleIn) {
+fn scale_in(input: &StatefulSetInput) -> Verdict {
+    if input.intent == Some(Intent::ScaleIn) {
         return granted(Basis::Intent);
     }
-    match &facts.listed {
+    match &input.listed {
         Listed::Members(members) if members.is_empty() => granted(Basis::MembersRemoved),
         Listed::Members(members) => Verdict::Deny(Reason::MembersListed {
-            cluster: facts.set.clone(),
+            cluster: input.set.clone(),
             members: members.clone(),
-            ignored: facts.ignored.clone(),
+            ignored: input.ignored.clone(),
         }),
         Listed::Unknown { because } => Verdict::Wait(Reason::MembersUnknown {
             because: because.clone(),
@@ -199,8 +199,8 @@ mod tests {
     use crate::quorum::stateful_set::Ordinals;
 
     /// Five members of an owner that lives, all of them serving.
-    fn facts() -> Facts {
-        Facts {
+    fn input() -> StatefulSetInput {
+        StatefulSetInput {
             set: ClusterRef::new("db", "etcd"),
             scope: Scope::Enrolled,
             teardown: None,
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_teardown_of_serving_members_is_denied_with_the_exact_command() {
         for owner in [Owner::None, owned(false)] {
-            let facts = Facts { owner, ..facts() };
-            let delete = decide(&Change::Delete, &facts);
+            let input = StatefulSetInput { owner, ..input() };
+            let delete = decide(&Change::Delete, &input);
             assert!(matches!(delete, Verdict::Deny(_)), "{delete:?}");
             says(
                 &delete,
@@ -275,22 +275,22 @@ mod tests {
                     "spec.policy.teardown",
                 ],
             );
-            let hibernation = decide(&resize(3, 0), &facts);
+            let hibernation = decide(&resize(3, 0), &input);
             assert!(matches!(hibernation, Verdict::Deny(_)), "{hibernation:?}");
             says(
                 &hibernation,
                 &["kubectl -n db annotate statefulset etcd quorumgate.io/intent=hibernate"],
             );
         }
-        says(&decide(&Change::Delete, &facts()), &["Etcd main"]);
+        says(&decide(&Change::Delete, &input()), &["Etcd main"]);
     }
 
     #[test]
     fn a_teardown_passes_when_exactly_it_was_announced() {
         for (change, intent) in teardowns() {
-            let announced = |intent| Facts {
+            let announced = |intent| StatefulSetInput {
                 intent: Some(intent),
-                ..facts()
+                ..input()
             };
             assert_eq!(decide(&change, &announced(intent)), granted(Basis::Intent));
             for other in [Intent::ScaleIn, Intent::Bootstrap] {
@@ -298,9 +298,9 @@ mod tests {
                 assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
             }
         }
-        let hibernates = Facts {
+        let hibernates = StatefulSetInput {
             intent: Some(Intent::Hibernate),
-            ..facts()
+            ..input()
         };
         let verdict = decide(&Change::Delete, &hibernates);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
@@ -309,22 +309,22 @@ mod tests {
     #[test]
     fn a_teardown_passes_where_nobody_serves_or_the_budget_allows_it() {
         for (change, _) in teardowns() {
-            let dead = Facts {
+            let dead = StatefulSetInput {
                 serving: Some(Serving::Nobody),
-                ..facts()
+                ..input()
             };
             assert_eq!(decide(&change, &dead), granted(Basis::NobodyServes));
-            let allowed = Facts {
+            let allowed = StatefulSetInput {
                 teardown_policy: TeardownPolicy::Allow,
                 serving: None,
-                ..facts()
+                ..input()
             };
             assert_eq!(decide(&change, &allowed), granted(Basis::TeardownAllowed));
-            let unknown = Facts {
+            let unknown = StatefulSetInput {
                 serving: Some(Serving::Unknown {
                     because: vec!["etcd-0: timed out".to_owned()],
                 }),
-                ..facts()
+                ..input()
             };
             let verdict = decide(&change, &unknown);
             assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
@@ -334,10 +334,10 @@ mod tests {
 
     #[test]
     fn a_teardown_that_takes_the_claims_is_announced_also_where_nobody_serves() {
-        let lost = Facts {
+        let lost = StatefulSetInput {
             serving: Some(Serving::Nobody),
             takes_data: Some(DataTaken::Claims),
-            ..facts()
+            ..input()
         };
         let verdict = decide(&Change::Delete, &lost);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
@@ -345,7 +345,7 @@ mod tests {
         let verdict = decide(&resize(3, 0), &lost);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
         says(&verdict, &["whenScaled", "intent=delete"]);
-        let in_pods = Facts {
+        let in_pods = StatefulSetInput {
             takes_data: Some(DataTaken::InPods),
             ..lost
         };
@@ -357,14 +357,14 @@ mod tests {
     #[test]
     fn the_members_are_looked_at_only_where_nothing_else_answers() {
         for (change, intent) in teardowns() {
-            let unlooked = Facts {
+            let unlooked = StatefulSetInput {
                 serving: None,
-                ..facts()
+                ..input()
             };
             let verdict = decide(&change, &unlooked);
             let waits = matches!(verdict, Verdict::Wait(Reason::MembersUnknown { .. }));
             assert!(waits, "{verdict:?}");
-            let announced = Facts {
+            let announced = StatefulSetInput {
                 intent: Some(intent),
                 ..unlooked
             };
@@ -374,15 +374,15 @@ mod tests {
 
     #[test]
     fn an_owner_that_asks_for_no_members_hibernates_them_and_deletes_nothing() {
-        let asks = Facts {
+        let asks = StatefulSetInput {
             owner: owned(true),
             serving: None,
-            ..facts()
+            ..input()
         };
         assert_eq!(decide(&resize(3, 0), &asks), granted(Basis::OwnerAsks));
-        let asks = Facts {
+        let asks = StatefulSetInput {
             owner: owned(true),
-            ..facts()
+            ..input()
         };
         let verdict = decide(&Change::Delete, &asks);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
@@ -391,11 +391,11 @@ mod tests {
     #[test]
     fn an_owner_that_cannot_be_read_makes_a_delete_wait() {
         for (change, intent) in teardowns() {
-            let facts = Facts {
+            let input = StatefulSetInput {
                 owner: unread(),
-                ..facts()
+                ..input()
             };
-            let verdict = decide(&change, &facts);
+            let verdict = decide(&change, &input);
             assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
             let slug: &str = intent.into();
             let intent = format!("quorumgate.io/intent={slug}");
@@ -414,11 +414,11 @@ mod tests {
     #[test]
     fn what_the_garbage_collector_deletes_goes_whatever_is_known_of_its_owner() {
         for owner in [Owner::None, owned(false), unread()] {
-            let collected = |scope| Facts {
+            let collected = |scope| StatefulSetInput {
                 collected: true,
                 owner: owner.clone(),
                 scope,
-                ..facts()
+                ..input()
             };
             // Recorded, so that its pods may follow.
             assert_eq!(
@@ -444,11 +444,11 @@ mod tests {
     #[test]
     fn a_hibernation_that_takes_the_data_is_announced_as_a_delete() {
         for taken in [DataTaken::Claims, DataTaken::InPods] {
-            let with = |intent| Facts {
+            let with = |intent| StatefulSetInput {
                 takes_data: Some(taken),
                 intent: Some(intent),
                 owner: owned(true),
-                ..facts()
+                ..input()
             };
             let verdict = decide(&resize(3, 0), &with(Intent::Hibernate));
             says(&verdict, &["quorumgate.io/intent=delete"]);
@@ -459,14 +459,14 @@ mod tests {
 
     #[test]
     fn an_owner_that_was_never_seen_takes_nothing_along() {
-        let facts = Facts {
+        let input = StatefulSetInput {
             owner: Owner::NeverSeen {
                 owner: "ConfigMap gone".to_owned(),
             },
-            ..facts()
+            ..input()
         };
         says(
-            &decide(&Change::Delete, &facts),
+            &decide(&Change::Delete, &input),
             &[
                 "ConfigMap gone, which was never seen",
                 r#"kubectl -n db patch statefulset etcd --type=json -p='[{"op": "remove", "path": "/metadata/ownerReferences"}]'"#,
@@ -476,33 +476,33 @@ mod tests {
 
     #[test]
     fn a_scale_in_is_denied_while_etcd_lists_the_members_and_recorded_after() {
-        let Verdict::Deny(reason) = decide(&resize(5, 3), &facts()) else {
+        let Verdict::Deny(reason) = decide(&resize(5, 3), &input()) else {
             panic!("not denied")
         };
         assert!(reason.to_string().contains("etcd-3, etcd-4"), "{reason}");
-        let removed = Facts {
+        let removed = StatefulSetInput {
             listed: Listed::Members(vec![]),
-            ..facts()
+            ..input()
         };
         assert_eq!(
             decide(&resize(5, 3), &removed),
             granted(Basis::MembersRemoved)
         );
-        let announced = Facts {
+        let announced = StatefulSetInput {
             intent: Some(Intent::ScaleIn),
-            ..facts()
+            ..input()
         };
         assert_eq!(decide(&resize(5, 3), &announced), granted(Basis::Intent));
     }
 
     #[test]
     fn a_scale_in_waits_where_nobody_can_be_asked() {
-        let facts = Facts {
+        let input = StatefulSetInput {
             listed: Listed::Unknown { because: vec![] },
-            ..facts()
+            ..input()
         };
         assert!(matches!(
-            decide(&resize(5, 3), &facts),
+            decide(&resize(5, 3), &input),
             Verdict::Wait(Reason::MembersUnknown { .. })
         ));
     }
@@ -510,17 +510,17 @@ mod tests {
     #[test]
     fn rules_3_and_6_come_first() {
         for teardown in [Teardown::Namespace, Teardown::Owner] {
-            let facts = Facts {
+            let input = StatefulSetInput {
                 teardown: Some(teardown),
-                ..facts()
+                ..input()
             };
             for (change, _) in teardowns() {
-                assert_eq!(decide(&change, &facts), waived(Waiver::Teardown(teardown)));
+                assert_eq!(decide(&change, &input), waived(Waiver::Teardown(teardown)));
             }
         }
-        let overridden = Facts {
+        let overridden = StatefulSetInput {
             overridden: true,
-            ..facts()
+            ..input()
         };
         for change in [resize(5, 3), resize(5, 0), Change::Delete] {
             assert_eq!(decide(&change, &overridden), granted(Basis::Override));
@@ -534,8 +534,8 @@ mod tests {
             (Scope::NoLedger, Verdict::Wait(Reason::NoLedger)),
             (Scope::NoDefinition, Verdict::Wait(Reason::NoDefinition)),
         ] {
-            let facts = Facts { scope, ..facts() };
-            assert_eq!(decide(&Change::Delete, &facts), expected);
+            let input = StatefulSetInput { scope, ..input() };
+            assert_eq!(decide(&Change::Delete, &input), expected);
         }
     }
 }

@@ -79,7 +79,7 @@ fn may_list_another(leaving: &Leaving, snapshot: &Snapshot) -> bool {
 /// The ordinal of the pod that a member belongs in, if it leaves.
 fn leaves(leaving: &Leaving, snapshot: &Snapshot, member: &Member) -> Option<Ordinal> {
     let called = member.pod_name()?;
-    let ordinal = Ordinal::of(called).filter(|ordinal| leaving.contains(*ordinal))?;
+    let ordinal = Ordinal::from_pod(called).filter(|ordinal| leaving.contains(*ordinal))?;
     (pod(&snapshot.cluster.name, ordinal) == *called).then_some(ordinal)
 }
 

@@ -10,6 +10,6 @@ mod listed;
 mod ordinals;
 
 pub use change::{Change, Delete};
-pub use decide::{Facts, Owner, TeardownPolicy, decide};
+pub use decide::{Owner, StatefulSetInput, TeardownPolicy, decide};
 pub use listed::Listed;
 pub use ordinals::{Leaving, Ordinals, scale_in_lets_go};

@@ -4,12 +4,12 @@ use super::scene::*;
 
 #[test]
 fn scenario_1_one_pod_does_not_participate() {
-    let scene = Scene::of(3).with("a", crashed).led_by("c");
+    let scene = Scene::new(3).with("a", crashed).led_by("c");
     assert_eq!(scene.says(), "delete a: it is outdated and is dead");
     let scene = scene.with("a", missing);
     assert_eq!(scene.says(), "wait MissingPods");
     let back = |state: fn(&mut crate::world::Inhabitant)| {
-        Scene::of(3).updated("a").with("a", state).led_by("c")
+        Scene::new(3).updated("a").with("a", state).led_by("c")
     };
     assert_eq!(back(starting).says(), "wait UpdatedMembers");
     assert_eq!(back(|_| {}).says(), "delete b: it is an outdated follower");
@@ -17,7 +17,7 @@ fn scenario_1_one_pod_does_not_participate() {
 
 #[test]
 fn scenario_2_another_fails_in_the_middle() {
-    let middle = Scene::of(3)
+    let middle = Scene::new(3)
         .updated("a")
         .with("a", starting)
         .with("b", crashed)
@@ -44,7 +44,7 @@ fn scenario_2_another_fails_in_the_middle() {
 
 #[test]
 fn scenario_3_quorum_is_lost_for_good() {
-    let lost = Scene::of(3)
+    let lost = Scene::new(3)
         .with("ab", crashed)
         .with("c", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(30)));
@@ -72,7 +72,7 @@ fn scenario_3_quorum_is_lost_for_good() {
 
 /// A cluster of three members that are alive and have had no quorum for half an hour.
 fn lost_again() -> Scene {
-    Scene::of(3)
+    Scene::new(3)
         .with("abc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
 }

@@ -12,7 +12,7 @@ use quorumgate_core::quorum::{EvidenceMode, Ordinal};
 #[test]
 fn a_member_on_a_dead_node_does_not_participate() {
     for mode in [EvidenceMode::Live, EvidenceMode::Readiness] {
-        let scene = Scene::of(3)
+        let scene = Scene::new(3)
             .with("c", |member| {
                 on_a_lost_node(member);
                 member.pod_mut(|pod| {
@@ -41,7 +41,7 @@ fn an_unschedulable_pod_goes_first_and_no_serving_one_beside_it() {
             pod.containers = Containers::Unreported;
         });
     };
-    let scene = Scene::of(3).with("b", pending);
+    let scene = Scene::new(3).with("b", pending);
     assert_eq!(scene.says(), "delete b: it is outdated and is starting");
     assert_eq!(scene.updated("b").says(), "wait UpdatedMembers");
 }
@@ -67,7 +67,7 @@ fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
         world.expected = 3;
         world.expected_under = 3;
     };
-    let scene = compactor(Scene::of(4).in_world(three));
+    let scene = compactor(Scene::new(4).in_world(three));
     assert_eq!(scene.says(), "delete c: it is an outdated follower");
     let midway = scene.clone().updated("c").with("c", missing);
     assert_eq!(
@@ -85,9 +85,9 @@ fn a_member_that_died_just_now_does_not_participate() {
         member.silent(quorumgate_core::quorum::evidence::Unanswered::Refused);
         member.pod_mut(|pod| pod.etcd_ready = false);
     };
-    let scene = Scene::of(3).updated("c").with("c", just_died);
+    let scene = Scene::new(3).updated("c").with("c", just_died);
     assert_eq!(scene.says(), "wait UpdatedMembers");
-    let scene = Scene::of(3).with("b", just_died);
+    let scene = Scene::new(3).with("b", just_died);
     assert!(scene.says().starts_with("delete b"), "{}", scene.says());
 }
 
@@ -97,7 +97,7 @@ fn a_cluster_that_serves_and_refuses_the_gate_keeps_every_member() {
     let refuses = |member: &mut crate::world::Inhabitant| {
         member.silent(quorumgate_core::quorum::evidence::Unanswered::Refused);
     };
-    let scene = Scene::of(3).with("a", refuses).with("b", refuses);
+    let scene = Scene::new(3).with("a", refuses).with("b", refuses);
     let scene = scene.with("c", refuses);
     assert_eq!(scene.says(), "wait Evidence");
     assert_eq!(scene.updated("c").says(), "wait Evidence");
@@ -112,7 +112,7 @@ fn an_updated_member_participates_only_by_all_that_etcd_says() {
         |member| member.cluster = quorumgate_core::quorum::ClusterId(0xdead),
     ];
     for state in broken {
-        let scene = Scene::of(3).updated("c").with("c", state);
+        let scene = Scene::new(3).updated("c").with("c", state);
         assert_eq!(scene.says(), "wait UpdatedMembers");
     }
 }
@@ -120,9 +120,9 @@ fn an_updated_member_participates_only_by_all_that_etcd_says() {
 /// Defect 6: a drain under way is seen, because it takes its grant from the same ledger.
 #[test]
 fn a_drain_in_flight_is_waited_for() {
-    let scene = Scene::of(3).granted("b", false);
+    let scene = Scene::new(3).granted("b", false);
     assert_eq!(scene.says(), "wait InFlight");
-    let room = Scene::of(5)
+    let room = Scene::new(5)
         .granted("b", false)
         .wishing(|desired| desired.max_unavailable = MaxUnavailable::Members(2));
     assert_eq!(room.says(), "delete e: it is an outdated follower");
@@ -134,7 +134,7 @@ fn a_drain_in_flight_is_waited_for() {
 /// stay.
 #[test]
 fn a_transient_loss_of_quorum_restarts_nobody() {
-    let lost = Scene::of(3)
+    let lost = Scene::new(3)
         .with("abc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(4)));
     assert_eq!(lost.says(), "wait QuorumLost");
@@ -147,7 +147,7 @@ fn a_transient_loss_of_quorum_restarts_nobody() {
 /// The order in which the API server lists pods has no meaning.
 #[test]
 fn the_order_of_pods_does_not_matter() {
-    let scene = Scene::of(5).with("d", crashed);
+    let scene = Scene::new(5).with("d", crashed);
     let mut observation = scene.world.observation();
     observation.pods.reverse();
     observation.round.probes.rotate_left(2);

@@ -13,7 +13,7 @@ const SPARED: usize = 49;
 
 #[test]
 fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
-    let mut scene = Scene::of(MEMBERS);
+    let mut scene = Scene::new(MEMBERS);
     let snapshot = scene.snapshot();
     let mut refused = Vec::new();
     for pod in scene.world.observation().pods {
@@ -39,12 +39,12 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
 /// gigabytes.
 #[test]
 fn a_number_of_replicas_that_no_cluster_can_have_is_waited_out() {
-    let scene = Scene::of(3).in_world(|world| world.replicas = i32::MAX.unsigned_abs());
+    let scene = Scene::new(3).in_world(|world| world.replicas = i32::MAX.unsigned_abs());
     assert_eq!(scene.says(), "wait TooManyReplicas");
     assert!(scene.waits_on().is_stuck());
     let told = scene.waits_on().to_string();
     assert!(told.contains("asks for 2147483647 replicas"), "{told}");
-    let most = Scene::of(3).in_world(|world| world.replicas = 1000);
+    let most = Scene::new(3).in_world(|world| world.replicas = 1000);
     assert_ne!(most.says(), "wait TooManyReplicas");
 }
 
@@ -57,7 +57,7 @@ fn a_rollout_of_a_hundred_takes_as_many_at_once_as_it_is_asked_to_and_never_more
         (MaxUnavailable::Members(u32::MAX), SPARED),
         (MaxUnavailable::Percent(100), SPARED),
     ] {
-        let mut scene = Scene::of(MEMBERS).wishing(|desired| desired.max_unavailable = asked);
+        let mut scene = Scene::new(MEMBERS).wishing(|desired| desired.max_unavailable = asked);
         let mut gone = 0;
         while let Next::Act(steps) = scene.next() {
             for step in &steps {

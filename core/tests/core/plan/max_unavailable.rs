@@ -18,7 +18,7 @@ fn roll(
         management,
         ..Desired::by_default()
     };
-    let mut cluster = Cluster::of(members, desired);
+    let mut cluster = Cluster::new(members, desired);
     let mut ticks = 0;
     while cluster.says() != "done" {
         cluster.tick(Event::Nothing);

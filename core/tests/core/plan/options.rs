@@ -24,7 +24,7 @@ fn its_budget_refuses(world: &mut World) {
 
 #[test]
 fn evict_healthy_evicts_those_that_serve_with_all_containers_healthy() {
-    let scene = Scene::of(3).wishing(evict_healthy);
+    let scene = Scene::new(3).wishing(evict_healthy);
     assert_eq!(scene.says(), "evict c: it is an outdated follower");
     let sick = scene.with("c", sick_sidecar);
     assert_eq!(sick.says(), "delete c: it is an outdated follower");
@@ -32,13 +32,13 @@ fn evict_healthy_evicts_those_that_serve_with_all_containers_healthy() {
 
 #[test]
 fn evict_healthy_deletes_those_that_do_not_serve() {
-    let scene = Scene::of(3).with("b", crashed).wishing(evict_healthy);
+    let scene = Scene::new(3).with("b", crashed).wishing(evict_healthy);
     assert_eq!(scene.says(), "delete b: it is outdated and is dead");
 }
 
 #[test]
 fn evict_healthy_waits_for_the_disruption_budget() {
-    let scene = Scene::of(3).in_world(its_budget_refuses);
+    let scene = Scene::new(3).in_world(its_budget_refuses);
     assert_eq!(
         scene.says(),
         "delete c: it is an outdated follower",
@@ -57,7 +57,7 @@ fn evict_healthy_waits_for_the_disruption_budget() {
 
 #[test]
 fn evict_healthy_never_takes_the_leader_because_the_followers_are_refused() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("a", sick_sidecar)
         .wishing(evict_healthy)
         .in_world(its_budget_refuses);
@@ -70,7 +70,7 @@ fn evict_healthy_never_takes_the_leader_because_the_followers_are_refused() {
 
 #[test]
 fn all_at_once_takes_every_member_that_costs_nothing_in_one_cycle() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .with("bc", crashed)
         .with("d", starting)
         .with("ae", leaderless)
@@ -89,14 +89,14 @@ fn all_at_once_takes_every_member_that_costs_nothing_in_one_cycle() {
 #[test]
 fn all_at_once_takes_one_serving_member_at_a_time_all_the_same() {
     assert_eq!(
-        Scene::of(5).wishing(all_at_once).says(),
+        Scene::new(5).wishing(all_at_once).says(),
         "delete e: it is an outdated follower"
     );
 }
 
 #[test]
 fn all_at_once_every_step_would_be_allowed_with_those_before_it() {
-    let scene = Scene::of(7).with("bcd", crashed).wishing(all_at_once);
+    let scene = Scene::new(7).with("bcd", crashed).wishing(all_at_once);
     let Next::Act(steps) = scene.next() else {
         panic!("steps were due")
     };
@@ -116,7 +116,7 @@ fn all_at_once_every_step_would_be_allowed_with_those_before_it() {
 
 #[test]
 fn all_at_once_what_was_permitted_before_counts_for_every_step() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .with("b", crashed)
         .with("c", |member| member.applied -= 6_000)
         .wishing(all_at_once);
@@ -134,7 +134,7 @@ fn all_at_once_what_was_permitted_before_counts_for_every_step() {
 
 #[test]
 fn all_at_once_a_learner_that_goes_counts_as_the_voter_it_may_become() {
-    let scene = Scene::of(4)
+    let scene = Scene::new(4)
         .with("d", learner)
         .with("d", |member| member.applied -= 7_000)
         .with("c", |member| member.applied -= 6_000)
@@ -152,7 +152,9 @@ fn all_at_once_a_learner_that_goes_counts_as_the_voter_it_may_become() {
 
 #[test]
 fn sidecar_first_has_four_preferences() {
-    let scene = Scene::of(5).with("ab", sick_sidecar).wishing(sidecar_first);
+    let scene = Scene::new(5)
+        .with("ab", sick_sidecar)
+        .wishing(sidecar_first);
     let first = "delete b: it is an outdated follower with an unhealthy container beside etcd";
     assert_eq!(scene.says(), first);
     let scene = scene
@@ -176,13 +178,13 @@ fn sidecar_first_has_four_preferences() {
 
 #[test]
 fn sidecar_first_is_asked_for() {
-    let scene = Scene::of(3).with("b", sick_sidecar);
+    let scene = Scene::new(3).with("b", sick_sidecar);
     assert_eq!(scene.says(), "delete c: it is an outdated follower");
 }
 
 #[test]
 fn sidecar_first_never_goes_before_members_that_do_not_serve() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .with("b", sick_sidecar)
         .with("d", crashed)
         .wishing(sidecar_first);
@@ -195,7 +197,7 @@ fn a_step_has_one_word_for_what_it_does_and_one_for_why() {
         let step = scene.step();
         (step.action.slug(), step.because.slug())
     };
-    let scene = Scene::of(3);
+    let scene = Scene::new(3);
     assert_eq!(words(&scene), ("Delete", "Serving"));
     let broken = scene.clone().with("b", crashed);
     assert_eq!(words(&broken), ("Delete", "NonServing"));
@@ -208,7 +210,7 @@ fn a_step_has_one_word_for_what_it_does_and_one_for_why() {
 
 #[test]
 fn an_eviction_is_a_step_of_its_own_kind() {
-    let Next::Act(steps) = Scene::of(3).wishing(evict_healthy).next() else {
+    let Next::Act(steps) = Scene::new(3).wishing(evict_healthy).next() else {
         panic!("a step was due")
     };
     assert_eq!(steps.iter().next().unwrap().action, Action::Evict);
@@ -216,7 +218,7 @@ fn an_eviction_is_a_step_of_its_own_kind() {
 
 #[test]
 fn evict_healthy_evicts_the_leader_after_it_has_handed_over() {
-    let scene = Scene::of(3).updated("bc").wishing(evict_healthy);
+    let scene = Scene::new(3).updated("bc").wishing(evict_healthy);
     let Next::Act(steps) = scene.next() else {
         panic!("{}", scene.says());
     };
@@ -235,20 +237,20 @@ fn evict_healthy_evicts_the_leader_after_it_has_handed_over() {
 
 #[test]
 fn evict_healthy_works_where_the_policy_lets_only_rollouts_take_a_member() {
-    let scene = Scene::of(2).wishing(evict_healthy);
+    let scene = Scene::new(2).wishing(evict_healthy);
     assert_eq!(scene.says(), "evict b: it is an outdated follower");
 }
 
 /// The members taken in this cycle have to come back before the rest of the quorum is given up.
 #[test]
 fn all_at_once_with_quorum_lost_leaves_those_that_are_alive_until_a_new_one_runs() {
-    let lost = Scene::of(3)
+    let lost = Scene::new(3)
         .with("a", crashed)
         .with("bc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
         .wishing(all_at_once);
     assert_eq!(lost.says(), "delete a: it is outdated and is dead");
-    let all_alive = Scene::of(3)
+    let all_alive = Scene::new(3)
         .with("abc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
         .wishing(all_at_once);
@@ -260,7 +262,7 @@ fn all_at_once_with_quorum_lost_leaves_those_that_are_alive_until_a_new_one_runs
 
 #[test]
 fn step_3_goes_on_past_an_updated_pod_that_a_sidecar_holds() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .updated("c")
         .with("c", unready)
         .with("c", sick_sidecar);

@@ -92,7 +92,7 @@ proptest! {
         desired in wishes(),
         events in prop::collection::vec(events(), 0..50),
     ) {
-        converges(Cluster::of(members, desired), events)?;
+        converges(Cluster::new(members, desired), events)?;
     }
 
     /// Kubernetes itself is stuck where pods are missing above one that cannot become ready without
@@ -104,6 +104,6 @@ proptest! {
         events in prop::collection::vec(mild_events(), 0..50),
     ) {
         let management = PodManagement::OrderedReady;
-        converges(Cluster::of(members, Desired { management, ..desired }), events)?;
+        converges(Cluster::new(members, Desired { management, ..desired }), events)?;
     }
 }

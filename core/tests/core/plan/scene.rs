@@ -25,8 +25,8 @@ pub(super) fn minutes(minutes: u64) -> Duration {
 }
 
 impl Scene {
-    pub(super) fn of(members: usize) -> Self {
-        let mut world = World::of(members);
+    pub(super) fn new(members: usize) -> Self {
+        let mut world = World::new(members);
         for member in &mut world.members {
             member.pod_mut(|pod| pod.revision = Some("old".into()));
         }

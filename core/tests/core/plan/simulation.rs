@@ -72,7 +72,7 @@ const TICK: Duration = Duration::from_secs(60);
 
 impl Cluster {
     /// A cluster whose members all serve at the first revision, with a second one to roll to.
-    pub(super) fn of(members: usize, desired: Desired) -> Self {
+    pub(super) fn new(members: usize, desired: Desired) -> Self {
         Self {
             members: (0..members).map(|n| Member::serving(n, 0)).collect(),
             desired,
@@ -178,7 +178,7 @@ impl Cluster {
     /// The snapshot that a perfect observer takes.
     fn observe(&mut self) -> Snapshot {
         self.elect();
-        let mut world = World::of(self.members.len());
+        let mut world = World::new(self.members.len());
         world.expected = self.expected;
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;

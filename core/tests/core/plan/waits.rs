@@ -12,10 +12,10 @@ use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Trust};
 #[test]
 fn step_3_holds_while_an_updated_member_does_not_serve() {
     for state in [crashed, starting, leaderless, hung, on_a_lost_node] {
-        let scene = Scene::of(5).updated("e").with("e", state);
+        let scene = Scene::new(5).updated("e").with("e", state);
         assert_eq!(scene.says(), "wait UpdatedMembers");
     }
-    let scene = Scene::of(5).updated("e").with("e", starting);
+    let scene = Scene::new(5).updated("e").with("e", starting);
     assert_eq!(
         scene.waits_because(),
         "e is starting (1 out, at most 1 may be)"
@@ -24,7 +24,7 @@ fn step_3_holds_while_an_updated_member_does_not_serve() {
 
 #[test]
 fn step_3_names_only_those_that_it_waits_for() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .updated("e")
         .with("ae", crashed)
         .wishing(|d| d.partition = 1);
@@ -37,7 +37,7 @@ fn step_3_names_only_those_that_it_waits_for() {
 
 #[test]
 fn step_3_holds_while_a_pod_is_missing() {
-    let scene = Scene::of(5).with("e", missing);
+    let scene = Scene::new(5).with("e", missing);
     assert_eq!(scene.says(), "wait MissingPods");
     assert_eq!(
         scene.waits_because(),
@@ -47,8 +47,8 @@ fn step_3_holds_while_a_pod_is_missing() {
 
 #[test]
 fn step_3_holds_while_a_grant_is_open() {
-    assert_eq!(Scene::of(5).granted("b", false).says(), "wait InFlight");
-    assert_eq!(Scene::of(5).with("e", terminating).says(), "wait InFlight");
+    assert_eq!(Scene::new(5).granted("b", false).says(), "wait InFlight");
+    assert_eq!(Scene::new(5).with("e", terminating).says(), "wait InFlight");
 }
 
 /// A pod that was scaled in may hang on a dead node for ever.
@@ -58,14 +58,14 @@ fn a_grant_of_a_member_that_has_left_holds_nobody_up() {
         member.listed = crate::world::Listed::No;
         member.pod_mut(|pod| pod.terminating = true);
     };
-    let scene = Scene::of(4).with("d", left).granted("d", false);
+    let scene = Scene::new(4).with("d", left).granted("d", false);
     let scene = scene.in_world(|w| (w.replicas, w.expected, w.expected_under) = (3, 3, 3));
     assert_eq!(scene.says(), "delete c: it is an outdated follower");
 }
 
 #[test]
 fn a_grant_of_a_pod_that_is_no_target_counts_too() {
-    let leaving = Scene::of(4)
+    let leaving = Scene::new(4)
         .granted("d", false)
         .in_world(|w| w.replicas = 3);
     assert_eq!(leaving.says(), "wait InFlight");
@@ -73,15 +73,15 @@ fn a_grant_of_a_pod_that_is_no_target_counts_too() {
 
 #[test]
 fn a_step_that_has_its_grant_is_finished_before_another_begins() {
-    let scene = Scene::of(3).granted("b", true);
+    let scene = Scene::new(3).granted("b", true);
     assert_eq!(scene.says(), "delete b: it is an outdated follower");
-    let dead = Scene::of(5).with("bd", crashed).granted("b", true);
+    let dead = Scene::new(5).with("bd", crashed).granted("b", true);
     assert_eq!(dead.says(), "delete b: it is outdated and is dead");
 }
 
 #[test]
 fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .updated("e")
         .with("e", crashed)
         .out_for("e", minutes(10));
@@ -92,7 +92,7 @@ fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
     );
     let early = scene.clone().out_for("e", minutes(9));
     assert_eq!(early.says(), "wait UpdatedMembers");
-    let missing = Scene::of(5)
+    let missing = Scene::new(5)
         .with("e", missing)
         .out_for("etcd-4", minutes(10));
     assert_eq!(missing.says(), "wait Overdue");
@@ -100,7 +100,7 @@ fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
 
 #[test]
 fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
-    let scene = Scene::of(3).updated("c").with("c", unready);
+    let scene = Scene::new(3).updated("c").with("c", unready);
     assert_eq!(scene.says(), "wait Unready");
     assert_eq!(
         scene.waits_because(),
@@ -120,7 +120,7 @@ fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
 #[test]
 fn step_3_soaks_an_updated_member_that_serves_before_the_next_one_goes() {
     let soaking = |up_for: Option<Duration>, ready_for: Option<Duration>| {
-        let scene = Scene::of(3)
+        let scene = Scene::new(3)
             .updated("c")
             .wishing(|desired| desired.soak = minutes(10));
         scene.with("c", |member| {
@@ -161,10 +161,10 @@ fn nothing_soaks_before_a_repair_or_a_way_back() {
                 member.pod_mut(|pod| pod.up_for = Some(minutes(1)));
             })
     };
-    let broken = soaking(Scene::of(3).updated("c")).with("b", crashed);
+    let broken = soaking(Scene::new(3).updated("c")).with("b", crashed);
     assert!(broken.says().starts_with("delete b"), "{}", broken.says());
     // The template was rolled back: all others have the update revision again.
-    let back = soaking(Scene::of(3).updated("ab")).with("ab", |member| {
+    let back = soaking(Scene::new(3).updated("ab")).with("ab", |member| {
         member.pod_mut(|pod| pod.up_for = Some(minutes(60)));
     });
     assert!(back.says().starts_with("delete c"), "{}", back.says());
@@ -172,9 +172,9 @@ fn nothing_soaks_before_a_repair_or_a_way_back() {
 
 #[test]
 fn one_that_is_not_ready_itself_waits_for_no_ready_ones() {
-    let scene = Scene::of(3).updated("c").with("bc", unready);
+    let scene = Scene::new(3).updated("c").with("bc", unready);
     assert_eq!(scene.says(), "delete b: it is an outdated follower");
-    let last = Scene::of(3).updated("bc").with("abc", unready);
+    let last = Scene::new(3).updated("bc").with("abc", unready);
     assert!(
         last.says().contains("an outdated leader"),
         "{}",
@@ -184,13 +184,13 @@ fn one_that_is_not_ready_itself_waits_for_no_ready_ones() {
 
 #[test]
 fn followers_that_are_not_ready_go_before_those_that_are() {
-    let scene = Scene::of(5).with("b", unready);
+    let scene = Scene::new(5).with("b", unready);
     assert_eq!(scene.says(), "delete b: it is an outdated follower");
 }
 
 #[test]
 fn unready_members_count_against_how_many_may_be_out() {
-    let scene = Scene::of(7)
+    let scene = Scene::new(7)
         .updated("fg")
         .with("f", starting)
         .with("g", unready)
@@ -198,7 +198,7 @@ fn unready_members_count_against_how_many_may_be_out() {
     assert_eq!(scene.says(), "wait Unready");
     let three = scene.wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
     assert_eq!(three.says(), "delete e: it is an outdated follower");
-    let kept = Scene::of(3)
+    let kept = Scene::new(3)
         .with("a", unready)
         .wishing(|d| d.partition = 1)
         .led_by("c");
@@ -211,7 +211,7 @@ fn unready_members_count_against_how_many_may_be_out() {
 
 #[test]
 fn an_overdue_member_holds_however_many_may_be_out() {
-    let scene = Scene::of(7)
+    let scene = Scene::new(7)
         .updated("g")
         .with("g", crashed)
         .wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
@@ -221,7 +221,7 @@ fn an_overdue_member_holds_however_many_may_be_out() {
 
 #[test]
 fn an_overdue_member_that_recovers_lets_the_rollout_go_on() {
-    let scene = Scene::of(3).updated("c").out_for("c", minutes(10));
+    let scene = Scene::new(3).updated("c").out_for("c", minutes(10));
     assert_eq!(
         scene.says(),
         "delete b: it is an outdated follower",
@@ -231,7 +231,7 @@ fn an_overdue_member_that_recovers_lets_the_rollout_go_on() {
 
 #[test]
 fn a_template_that_is_rolled_back_replaces_the_member_it_broke() {
-    let broken = Scene::of(3)
+    let broken = Scene::new(3)
         .updated("ab")
         .with("c", |member| {
             member.crashed();
@@ -243,7 +243,7 @@ fn a_template_that_is_rolled_back_replaces_the_member_it_broke() {
 
 #[test]
 fn a_template_change_midway_makes_updated_pods_outdated_again() {
-    let midway = Scene::of(3).with("c", |m| {
+    let midway = Scene::new(3).with("c", |m| {
         m.pod_mut(|pod| pod.revision = Some("newer".into()));
     });
     assert_eq!(midway.says(), "delete c: it is an outdated follower");
@@ -252,16 +252,16 @@ fn a_template_change_midway_makes_updated_pods_outdated_again() {
 #[test]
 fn nothing_is_done_on_unknown_evidence() {
     for unknown in [hung, on_a_lost_node] {
-        let scene = Scene::of(3).with("c", unknown);
+        let scene = Scene::new(3).with("c", unknown);
         assert_eq!(scene.says(), "wait Evidence");
-        assert_eq!(Scene::of(3).with("abc", unknown).says(), "wait Evidence");
+        assert_eq!(Scene::new(3).with("abc", unknown).says(), "wait Evidence");
     }
 }
 
 #[test]
 fn scale_out_joins_new_members_before_old_ones_restart() {
     let grown = |state: fn(&mut crate::world::Inhabitant)| {
-        Scene::of(3)
+        Scene::new(3)
             .updated("bc")
             .with("bc", not_listed)
             .with("b", state)
@@ -287,7 +287,7 @@ fn scale_out_joins_new_members_before_old_ones_restart() {
 
 #[test]
 fn scale_out_waits_for_pods_that_are_missing() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("bc", |member| {
             not_listed(member);
             member.pod = None;
@@ -304,7 +304,7 @@ fn scale_out_waits_for_a_learner_that_does_not_serve() {
         (leaderless, "does not serve (it knows no leader)"),
         (hung, "is not known to serve (it did not answer in time)"),
     ] {
-        let scene = Scene::of(4)
+        let scene = Scene::new(4)
             .updated("d")
             .with("d", learner)
             .with("d", state)
@@ -319,7 +319,7 @@ fn scale_out_waits_for_a_learner_that_does_not_serve() {
 
 #[test]
 fn scale_out_broken_members_still_go_first() {
-    let scene = Scene::of(5)
+    let scene = Scene::new(5)
         .updated("de")
         .with("de", not_listed)
         .with("b", crashed)
@@ -329,7 +329,9 @@ fn scale_out_broken_members_still_go_first() {
 
 #[test]
 fn paused_stops_new_steps() {
-    let paused = Scene::of(3).with("a", crashed).wishing(|d| d.paused = true);
+    let paused = Scene::new(3)
+        .with("a", crashed)
+        .wishing(|d| d.paused = true);
     assert_eq!(paused.says(), "wait Paused");
     assert_eq!(
         paused.waits_because(),
@@ -340,10 +342,12 @@ fn paused_stops_new_steps() {
 
 #[test]
 fn partition_keeps_lower_ordinals() {
-    let scene = Scene::of(3).wishing(|d| d.partition = 2);
+    let scene = Scene::new(3).wishing(|d| d.partition = 2);
     assert_eq!(scene.says(), "delete c: it is an outdated follower");
     assert_eq!(scene.updated("c").says(), "done");
-    let broken = Scene::of(5).with("a", crashed).wishing(|d| d.partition = 2);
+    let broken = Scene::new(5)
+        .with("a", crashed)
+        .wishing(|d| d.partition = 2);
     assert_eq!(
         broken.says(),
         "delete e: it is an outdated follower",
@@ -357,7 +361,7 @@ fn the_generation_is_waited_for() {
         desired: 3,
         observed: 2,
     };
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .updated("abc")
         .wishing(|d| d.generation = generation);
     assert_eq!(scene.says(), "wait Observation");
@@ -369,7 +373,7 @@ fn the_generation_is_waited_for() {
 
 #[test]
 fn a_revision_that_is_not_computed_is_waited_for() {
-    let scene = Scene::of(3);
+    let scene = Scene::new(3);
     let mut observation = scene.world.observation();
     observation.update_revision = None;
     let snapshot = quorumgate_core::quorum::Snapshot::assemble(&observation);
@@ -386,14 +390,14 @@ fn a_revision_that_is_not_computed_is_waited_for() {
 
 #[test]
 fn a_cluster_that_is_torn_down_is_not_rolled() {
-    let gone = Scene::of(3).in_world(|w| w.circumstances.teardown = Some(Teardown::Owner));
+    let gone = Scene::new(3).in_world(|w| w.circumstances.teardown = Some(Teardown::Owner));
     assert_eq!(gone.says(), "wait Teardown");
 }
 
 #[test]
 fn a_set_that_is_not_enrolled_is_not_rolled() {
     for scope in [Scope::Foreign, Scope::NoLedger, Scope::NoDefinition] {
-        let scene = Scene::of(3).in_world(|world| world.circumstances.scope = scope.clone());
+        let scene = Scene::new(3).in_world(|world| world.circumstances.scope = scope.clone());
         assert_eq!(scene.says(), "wait Enrolment");
     }
 }
@@ -403,7 +407,7 @@ fn what_the_judge_would_refuse_is_not_proposed() {
     let untrusted = Trust::Untrusted {
         remaining: Some(minutes(1)),
     };
-    let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = untrusted);
+    let scene = Scene::new(3).in_world(|world| world.circumstances.ledger = untrusted);
     assert_eq!(scene.says(), "wait Permission");
     let gone = scene.with("b", node_gone);
     assert_eq!(
@@ -417,16 +421,16 @@ fn what_the_judge_would_refuse_is_not_proposed() {
 fn ordered_ready_nothing_goes_above_an_unready_lower_ordinal() {
     let ordered = |scene: Scene| scene.wishing(|d| d.management = PodManagement::OrderedReady);
     let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
-    let serving = ordered(Scene::of(3).updated("a").with("a", unready));
+    let serving = ordered(Scene::new(3).updated("a").with("a", unready));
     assert_eq!(serving.says(), "wait LowerOrdinal");
     assert_eq!(
         serving.waits_because(),
         "c would not be created again before a is ready (OrderedReady)"
     );
-    let broken = ordered(Scene::of(5).with("b", leaderless).with("d", crashed));
+    let broken = ordered(Scene::new(5).with("b", leaderless).with("d", crashed));
     assert!(broken.says().starts_with("delete b"), "{}", broken.says());
     let stuck = ordered(
-        Scene::of(5)
+        Scene::new(5)
             .updated("a")
             .with("a", starting)
             .with("d", crashed),
@@ -439,7 +443,7 @@ fn ordered_ready_nothing_goes_above_an_unready_lower_ordinal() {
 
 #[test]
 fn a_change_that_cannot_be_rolled_one_by_one_holds() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("b", crashed)
         .wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(scene.says(), "wait Obstacle");
@@ -463,22 +467,22 @@ fn a_permission_to_go_on_without_quorum_says_why_it_has_no_effect() {
         let ignored = quorumgate_core::plan::ignored(named, &scene.snapshot(), &scene.desired);
         ignored.map(|ignored| ignored.to_string())
     };
-    let apart = Scene::of(3).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    let apart = Scene::new(3).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(said(&apart, "new"), None, "it has its effect");
     let other = said(&apart, "old").unwrap();
     let names = "has no effect: it names old, and the update revision is new";
     assert!(other.ends_with(names), "{other}");
-    let plain = Scene::of(3);
+    let plain = Scene::new(3);
     let needless = said(&plain, "new").unwrap();
     assert!(needless.contains("can be rolled one by one"), "{needless}");
     assert_eq!(said(&plain, "old"), Some(other), "as of an earlier rollout");
-    let alone = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    let alone = Scene::new(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(said(&alone, "new"), Some(needless));
 }
 
 #[test]
 fn a_single_member_has_nobody_to_be_kept_from() {
-    let scene = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    let scene = Scene::new(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(scene.says(), "delete a: it is an outdated leader");
 }
 
@@ -489,13 +493,13 @@ fn the_annotated_revision_goes_on_one_member_at_a_time() {
             .wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::Off)))
             .in_world(|w| w.proceed_without_quorum = Some("new".into()))
     };
-    let first = accepted(Scene::of(3));
+    let first = accepted(Scene::new(3));
     assert_eq!(first.says(), "delete c: it is an outdated follower");
-    let on_its_way = accepted(Scene::of(3).updated("c").with("c", missing));
+    let on_its_way = accepted(Scene::new(3).updated("c").with("c", missing));
     assert_eq!(on_its_way.says(), "wait MissingPods");
-    let starts = accepted(Scene::of(3).updated("c").with("c", starting));
+    let starts = accepted(Scene::new(3).updated("c").with("c", starting));
     assert_eq!(starts.says(), "wait UpdatedMembers");
-    let runs = accepted(Scene::of(3).updated("c").with("c", hung)).out_for("c", minutes(60));
+    let runs = accepted(Scene::new(3).updated("c").with("c", hung)).out_for("c", minutes(60));
     assert_eq!(runs.says(), "delete b: it is an outdated follower");
     let judged = quorumgate_core::quorum::decide(&runs.snapshot(), &runs.grants, &ask(&runs));
     assert!(
@@ -515,7 +519,7 @@ fn ask(scene: &Scene) -> quorumgate_core::quorum::Disruption {
 
 #[test]
 fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("c", on_a_lost_node)
         .in_world(|world| world.policy.evidence = EvidenceMode::Readiness);
     assert_eq!(scene.says(), "wait Evidence");
@@ -525,7 +529,7 @@ fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
 #[test]
 fn ordered_ready_a_serving_leader_that_keeps_all_others_from_going_goes_first() {
     let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("a", unready)
         .wishing(|d| d.management = PodManagement::OrderedReady);
     let says = scene.says();
@@ -541,7 +545,7 @@ fn ordered_ready_a_serving_leader_that_keeps_all_others_from_going_goes_first() 
 
 #[test]
 fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
-    let scene = Scene::of(3)
+    let scene = Scene::new(3)
         .with("b", hung)
         .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Members(2))
         .in_world(|world| world.proceed_without_quorum = Some("new".into()));
@@ -551,28 +555,28 @@ fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
 #[test]
 fn a_wait_that_ends_by_time_alone_says_how_long_it_lasts() {
     let remaining = |scene: &Scene| scene.waits_on().remaining();
-    let lost = Scene::of(3)
+    let lost = Scene::new(3)
         .with("abc", leaderless)
         .in_world(|world| world.quorum_lost_for = Some(minutes(4)));
     assert_eq!(remaining(&lost), Some(minutes(1)), "{}", lost.says());
-    let learning = Scene::of(4)
+    let learning = Scene::new(4)
         .with("d", learner)
         .in_world(|world| world.learners_are_stuck_for(minutes(8)));
     assert_eq!(remaining(&learning), Some(minutes(2)));
-    let resting = Scene::of(3).updated("bc").wishing(|desired| {
+    let resting = Scene::new(3).updated("bc").wishing(|desired| {
         desired.handover = quorumgate_core::plan::Handover::Resting {
             remaining: minutes(3),
         };
     });
     assert_eq!(remaining(&resting), Some(minutes(3)));
-    let missing = Scene::of(3).with("c", missing);
+    let missing = Scene::new(3).with("c", missing);
     assert_eq!(remaining(&missing), None, "it ends when the pod comes");
 }
 
 #[test]
 fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
     let is_stuck = |scene: &Scene| scene.waits_on().is_stuck();
-    let updating = Scene::of(3).updated("c").with("c", crashed);
+    let updating = Scene::new(3).updated("c").with("c", crashed);
     assert!(!is_stuck(&updating));
     assert!(is_stuck(&updating.clone().out_for("c", minutes(10))));
     let apart = updating.wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
@@ -587,7 +591,11 @@ fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
 
 #[test]
 fn nothing_is_planned_for_more_replicas_than_any_etcd_has() {
-    let with = |replicas| Scene::of(3).in_world(move |w| w.replicas = replicas).says();
+    let with = |replicas| {
+        Scene::new(3)
+            .in_world(move |w| w.replicas = replicas)
+            .says()
+    };
     assert_eq!(with(MOST_REPLICAS + 1), "wait TooManyReplicas");
     assert_eq!(with(MOST_REPLICAS), "wait Joining");
 }

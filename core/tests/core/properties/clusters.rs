@@ -242,7 +242,7 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
                     lost_for: lost_for.map(Duration::from_secs),
                     scaled_out_for: scaled_out_for.map(Duration::from_secs),
                     removed_externals,
-                    ..Cluster::of(states).with_more_replicas(more, counts_externals)
+                    ..Cluster::new(states).with_more_replicas(more, counts_externals)
                 }
             },
         )
@@ -253,7 +253,7 @@ fn has_pod(state: State) -> bool {
 }
 
 impl Cluster {
-    pub(super) fn of(states: Vec<State>) -> Self {
+    pub(super) fn new(states: Vec<State>) -> Self {
         let voters = u32::try_from(states.iter().filter(|s| s.votes()).count()).unwrap();
         Self {
             states,
@@ -309,7 +309,7 @@ impl Cluster {
     }
 
     pub(super) fn world(&self) -> World {
-        let mut world = World::of(self.states.len());
+        let mut world = World::new(self.states.len());
         world.replicas = self.replicas;
         world.expected_under = self.replicas;
         world.expected = self.voters.min(self.replicas);

@@ -26,7 +26,7 @@ impl Setting {
             _ => None,
         };
         Ok(Self {
-            world: World::of(voters.ok_or("the number of voters comes first")?),
+            world: World::new(voters.ok_or("the number of voters comes first")?),
             grants: Grants::default(),
         })
     }

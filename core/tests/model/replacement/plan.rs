@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorumgate_core::plan::Handover;
 use quorumgate_core::plan::replacement::{
-    self as shipped, ClaimFacts, Facts, MembershipBy, Mode, Next, Place, Start, guard,
+    self as shipped, ClaimFacts, MembershipBy, Mode, Next, Place, ReplacementInput, Start, guard,
     next as next_of,
 };
 use quorumgate_core::quorum::evidence::ListedMember;
@@ -36,12 +36,12 @@ pub(super) fn next(
         (scene, open, record, asked),
         |(scene, open, record, asked)| {
             let snapshot = snapshot(&scene, Ledger::Trusted);
-            let facts = facts(&scene, record, asked);
-            match next_of(&snapshot, &ledger::grants(&open), &facts) {
-                Next::Act(step) => Some(translated(step, &facts)),
+            let input = input(&scene, record, asked);
+            match next_of(&snapshot, &ledger::grants(&open), &input) {
+                Next::Act(step) => Some(translated(step, &input)),
                 Next::Nothing | Next::Wait { .. } => {
-                    let list = facts.list.as_deref();
-                    let free = |n: &usize| !must_wait(Volumes::of(&scene), *n, list);
+                    let list = input.list.as_deref();
+                    let free = |n: &usize| !must_wait(Volumes::from_scene(&scene), *n, list);
                     let n = held(&scene).iter().find(free)?;
                     Some((u8::try_from(n).unwrap(), Step::Release))
                 }
@@ -59,7 +59,7 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    fn of(scene: &Scene) -> Self {
+    fn from_scene(scene: &Scene) -> Self {
         Self {
             of: scene.volumes,
             in_pods: scene.in_pods,
@@ -83,26 +83,26 @@ pub(crate) fn must_wait(volumes: Volumes, n: usize, list: Option<&[ListedMember]
     guard(&start).hold.is_some()
 }
 
-fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
+fn input(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> ReplacementInput {
     let members = || (0..MEMBERS).filter(|n| scene.sight.pods[*n] != Appearance::None);
     let observation = scene.observation(Circumstances::ordinary());
     let snapshot = snapshot(scene, Ledger::Trusted);
     let claim_of = |n| {
-        let facts = ClaimFacts {
+        let input = ClaimFacts {
             state: claim(scene.volumes[n], n),
             lost: matches!(scene.volumes[n], Volume::Failed | Volume::FailedGoing),
-            volume: finding(Volumes::of(scene), n),
+            volume: finding(Volumes::from_scene(scene), n),
             place: if scene.in_pods {
                 Place::Pod
             } else {
                 Place::Claim
             },
         };
-        (pod_name(n), facts)
+        (pod_name(n), input)
     };
     let answered = observation.round.probes.iter();
     let versions = answered.filter_map(|probe| probe.status.as_ref().ok());
-    Facts {
+    ReplacementInput {
         mode: Mode::Auto,
         membership: MembershipBy::Gate,
         replaces_in_pod: false,
@@ -131,7 +131,7 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
 }
 
 fn held(scene: &Scene) -> Set {
-    Set::of((0..MEMBERS).filter(|n| scene.sight.pods[*n] == Appearance::Held))
+    Set::new((0..MEMBERS).filter(|n| scene.sight.pods[*n] == Appearance::Held))
 }
 
 fn claim_uid(n: usize, stands: bool) -> String {
@@ -206,7 +206,7 @@ fn recorded(record: Record) -> shipped::Record {
 }
 
 /// A step of the shipped planner in the terms of the model.
-fn translated(step: shipped::Step, facts: &Facts) -> (u8, Step) {
+fn translated(step: shipped::Step, input: &ReplacementInput) -> (u8, Step) {
     use shipped::Step as Theirs;
     let member = |pod: &PodName| {
         let n = (0..MEMBERS).find(|n| pod_name(*n) == *pod).unwrap();
@@ -240,6 +240,6 @@ fn translated(step: shipped::Step, facts: &Facts) -> (u8, Step) {
         Theirs::Promote { pod, .. } => (member(&pod), Step::Promote),
         Theirs::Settle { pod } => (member(&pod), Step::Settle),
         Theirs::Undo { pod, .. } => (member(&pod), Step::Undo),
-        Theirs::MoveLeader { pod, .. } => panic!("{pod} has handed over: {facts:?}"),
+        Theirs::MoveLeader { pod, .. } => panic!("{pod} has handed over: {input:?}"),
     }
 }

@@ -54,7 +54,7 @@ fn a_pod_that_waits_for_its_data_starts_by_the_loss_of_the_gates_scheduling_gate
 
 /// The effect whatever the budget says.
 fn effect(old: &Value, new: &Value) -> Option<InPlace> {
-    let effect = of(&read(old), &read(new));
+    let effect = compare(&read(old), &read(new));
     effect
         .filter(|effect| effect.only_of.is_empty())
         .map(|effect| effect.by)
@@ -66,7 +66,7 @@ fn read(spec: &Value) -> Spec {
 
 #[test]
 fn a_container_without_signs_of_etcd_takes_the_member_where_the_budget_names_it() {
-    let only_of = |changed: &Value| of(&read(&pod()), &read(changed)).unwrap().only_of;
+    let only_of = |changed: &Value| compare(&read(&pod()), &read(changed)).unwrap().only_of;
     let sidecar = with(&[(SIDECAR_IMAGE, json!("etcdbr:2"))]);
     assert_eq!(only_of(&sidecar), ["backup-restore"]);
     let both = with(&[

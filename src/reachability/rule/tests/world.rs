@@ -36,10 +36,10 @@ fn name(index: usize) -> String {
 
 impl World {
     pub(super) fn new(size: usize) -> Self {
-        Self::of(size, false)
+        Self::with_mute(size, false)
     }
 
-    pub(super) fn of(size: usize, mute: bool) -> Self {
+    pub(super) fn with_mute(size: usize, mute: bool) -> Self {
         let mut world = Self {
             rules: (0..size).map(|index| Rule::new(name(index))).collect(),
             places: vec![EndpointState::In; size],

@@ -69,7 +69,7 @@ pub async fn exec(
         .process_group(0)
         .kill_on_drop(true)
         .spawn()?;
-    let group = child.id().and_then(Identity::of);
+    let group = child.id().and_then(Identity::read);
     match tokio::time::timeout(limit, child.wait_with_output()).await {
         Ok(output) => {
             let output = output?;

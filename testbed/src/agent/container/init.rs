@@ -120,7 +120,7 @@ fn supervise(
     })
 }
 
-/// The identity of a child that may have ended already. `Identity::of` would reap the child and
+/// The identity of a child that may have ended already. `Identity::read` would reap the child and
 /// lose its exit code.
 fn child_identity(pid: u32) -> anyhow::Result<Identity> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;

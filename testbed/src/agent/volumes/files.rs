@@ -36,7 +36,7 @@ pub(super) struct Files {
 
 impl Files {
     /// The sources of a volume. `None` if its content does not come from the API.
-    pub(super) fn of(volume: &Volume) -> Option<Self> {
+    pub(super) fn from_volume(volume: &Volume) -> Option<Self> {
         let mut source = VolumeProjection::default();
         let mode = if let Some(projected) = &volume.projected {
             let sources = projected.sources.clone().unwrap_or_default();

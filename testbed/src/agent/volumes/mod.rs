@@ -44,7 +44,7 @@ pub(super) async fn prepare(
     let mut updates = JoinSet::new();
     for volume in current.spec.iter().flat_map(|s| s.volumes.iter().flatten()) {
         let path = dir.volume(&volume.name);
-        let path = if let Some(files) = Files::of(volume) {
+        let path = if let Some(files) = Files::from_volume(volume) {
             fs::create_dir_all(&path)?;
             let mut writer = files.writer(agent.clone(), pod.clone(), path.clone(), place);
             writer

@@ -40,7 +40,7 @@ fn pod(n: u32) -> PodName {
     PodName::new(format!("etcd-{n}"))
 }
 
-fn facts() -> Facts {
+fn input() -> DefragmentationInput {
     let member = || MemberFacts {
         version: "3.6.16".parse().ok(),
         quota: None,
@@ -49,7 +49,7 @@ fn facts() -> Facts {
         liveness: None,
         last: None,
     };
-    Facts {
+    DefragmentationInput {
         settings: Settings {
             mode: Mode::Auto,
             ..Settings::default()
@@ -66,14 +66,14 @@ fn facts() -> Facts {
     }
 }
 
-fn with(change: impl FnOnce(&mut Facts)) -> Facts {
-    let mut facts = facts();
-    change(&mut facts);
-    facts
+fn with(change: impl FnOnce(&mut DefragmentationInput)) -> DefragmentationInput {
+    let mut input = input();
+    change(&mut input);
+    input
 }
 
-fn of_member(n: u32, change: impl FnOnce(&mut MemberFacts)) -> Facts {
-    with(|facts| change(facts.members.get_mut(&pod(n)).unwrap()))
+fn of_member(n: u32, change: impl FnOnce(&mut MemberFacts)) -> DefragmentationInput {
+    with(|input| change(input.members.get_mut(&pod(n)).unwrap()))
 }
 
 fn granted(n: u32, holder: &str) -> Grants {
@@ -84,13 +84,13 @@ fn granted(n: u32, holder: &str) -> Grants {
     Grants::default().issue(&pod(n), permitted, holder.into(), String::new())
 }
 
-fn ask(observation: &Observation, grants: &Grants, facts: &Facts) -> Next {
-    next(&Snapshot::assemble(observation), grants, facts)
+fn ask(observation: &Observation, grants: &Grants, input: &DefragmentationInput) -> Next {
+    next(&Snapshot::assemble(observation), grants, input)
 }
 
 /// The step, or the reason to wait, as a word with the pod.
-fn said(observation: &Observation, grants: &Grants, facts: &Facts) -> String {
-    match ask(observation, grants, facts) {
+fn said(observation: &Observation, grants: &Grants, input: &DefragmentationInput) -> String {
+    match ask(observation, grants, input) {
         Next::Nothing => "nothing".into(),
         Next::Wait { pod, because, .. } => format!("wait {pod} {}", because.slug()),
         Next::Watch { pod, because } => format!("watch {pod} {}", because.slug()),
@@ -104,13 +104,13 @@ fn said(observation: &Observation, grants: &Grants, facts: &Facts) -> String {
     }
 }
 
-fn first(observation: &Observation, facts: &Facts) -> String {
-    said(observation, &Grants::default(), facts)
+fn first(observation: &Observation, input: &DefragmentationInput) -> String {
+    said(observation, &Grants::default(), input)
 }
 
 /// The reason why etcd-2, the first follower in order, is refused.
-fn refused(observation: &Observation, facts: &Facts) -> String {
-    let said = first(observation, facts);
+fn refused(observation: &Observation, input: &DefragmentationInput) -> String {
+    let said = first(observation, input);
     said.strip_prefix("wait etcd-2 ")
         .unwrap_or(&said)
         .to_owned()
@@ -119,10 +119,10 @@ fn refused(observation: &Observation, facts: &Facts) -> String {
 #[test]
 fn a_run_goes_through_the_followers_and_ends_with_the_leader() {
     let mut observation = cluster(3);
-    let (none, facts) = (Grants::default(), facts());
+    let (none, input) = (Grants::default(), input());
     let mut order = Vec::new();
     for _ in 0..3 {
-        let Next::Act(Step::Grant { pod: target, .. }) = ask(&observation, &none, &facts) else {
+        let Next::Act(Step::Grant { pod: target, .. }) = ask(&observation, &none, &input) else {
             panic!("{order:?}");
         };
         let n: usize = target.name.as_str()[5..].parse().unwrap();
@@ -130,14 +130,14 @@ fn a_run_goes_through_the_followers_and_ends_with_the_leader() {
         order.push(n);
     }
     assert_eq!(order, [2, 1, 0]);
-    assert_eq!(ask(&observation, &none, &facts), Next::Nothing);
+    assert_eq!(ask(&observation, &none, &input), Next::Nothing);
 }
 
 #[test]
 fn a_grant_is_followed_by_one_call_and_settles_by_proof() {
     let observation = cluster(3);
     let open = granted(2, ME);
-    assert_eq!(said(&observation, &open, &facts()), "Begin etcd-2");
+    assert_eq!(said(&observation, &open, &input()), "Begin etcd-2");
     let running = with(|f| f.call = Call::Running);
     assert_eq!(said(&observation, &open, &running), "watch etcd-2 InFlight");
     let returned = with(|f| f.call = Call::Returned { done: true });
@@ -148,9 +148,9 @@ fn a_grant_is_followed_by_one_call_and_settles_by_proof() {
 fn a_call_that_returned_settles_only_when_the_member_serves_and_nothing_is_in_flight() {
     let open = granted(2, ME);
     let returned = |done, in_flight| {
-        let mut facts = of_member(2, |m| m.in_flight = in_flight);
-        facts.call = Call::Returned { done };
-        facts
+        let mut input = of_member(2, |m| m.in_flight = in_flight);
+        input.call = Call::Returned { done };
+        input
     };
     let mut blocked = cluster(3);
     silent(&mut blocked, 2);
@@ -179,14 +179,14 @@ fn before_the_call_everything_is_judged_again() {
     let open = granted(2, ME);
     let mut ill = cluster(3);
     silent(&mut ill, 1);
-    assert_eq!(said(&ill, &open, &facts()), "GiveUp etcd-2 NotAllServing");
+    assert_eq!(said(&ill, &open, &input()), "GiveUp etcd-2 NotAllServing");
     let rollout = with(|f| f.rolling_out = true);
     assert_eq!(said(&cluster(3), &open, &rollout), "GiveUp etcd-2 Rollout");
     let gone = Observation {
         pods: cluster(3).pods[..2].to_vec(),
         ..cluster(3)
     };
-    assert!(said(&gone, &open, &facts()).starts_with("GiveUp etcd-2"));
+    assert!(said(&gone, &open, &input()).starts_with("GiveUp etcd-2"));
 }
 
 #[test]
@@ -195,9 +195,9 @@ fn the_leader_hands_over_to_a_follower_that_is_done_or_stays_as_it_is() {
     for n in [1, 2] {
         sized(&mut observation, n, GIB, GIB);
     }
-    assert_eq!(first(&observation, &facts()), "Grant etcd-0");
+    assert_eq!(first(&observation, &input()), "Grant etcd-0");
     let open = granted(0, ME);
-    assert_eq!(said(&observation, &open, &facts()), "MoveLeader etcd-0");
+    assert_eq!(said(&observation, &open, &input()), "MoveLeader etcd-0");
     let refuses = with(|f| f.handover = Handover::Refused);
     assert_eq!(first(&observation, &refuses), "wait etcd-0 HandoverRefused");
     assert_eq!(
@@ -210,14 +210,14 @@ fn the_leader_hands_over_to_a_follower_that_is_done_or_stays_as_it_is() {
     for probe in &mut observation.round.probes {
         probe.status.as_mut().unwrap().leader = Some(MemberId(2));
     }
-    assert_eq!(said(&observation, &open, &facts()), "Begin etcd-0");
+    assert_eq!(said(&observation, &open, &input()), "Begin etcd-0");
 }
 
 #[test]
 fn the_leader_does_not_hand_over_to_a_follower_that_is_due() {
     let observation = cluster(3);
     let open = granted(0, ME);
-    assert_eq!(said(&observation, &open, &facts()), "GiveUp etcd-0 NoHeir");
+    assert_eq!(said(&observation, &open, &input()), "GiveUp etcd-0 NoHeir");
 }
 
 #[test]
@@ -225,12 +225,12 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
     // The process has the same pod name as the one before its container restarted.
     let open = granted(2, "gate-0/0");
     assert_eq!(
-        said(&cluster(3), &open, &facts()),
+        said(&cluster(3), &open, &input()),
         "watch etcd-2 OtherHolder"
     );
     let snapshot = Snapshot::assemble(&cluster(3));
-    let seen = |facts: &Facts| progress(&snapshot, &pod(2), "gate-0/0", facts);
-    assert_eq!(seen(&facts()), Defragmentation::NotMine);
+    let seen = |input: &DefragmentationInput| progress(&snapshot, &pod(2), "gate-0/0", input);
+    assert_eq!(seen(&input()), Defragmentation::NotMine);
     let in_flight = of_member(2, |m| m.in_flight = Some(true));
     assert_eq!(seen(&in_flight), Defragmentation::Running);
     let cause = Cause {
@@ -243,15 +243,15 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
         at: String::new(),
     };
     let (age, settle) = (Duration::from_secs(1_020), Duration::from_secs(120));
-    let of = |facts: &Facts| {
+    let of = |input: &DefragmentationInput| {
         settlement(
             &cause,
-            CauseState::Defragmentation(seen(facts)),
+            CauseState::Defragmentation(seen(input)),
             age,
             settle,
         )
     };
-    assert_eq!(of(&facts()), Settlement::NeverHappened);
+    assert_eq!(of(&input()), Settlement::NeverHappened);
     assert_eq!(of(&in_flight), Settlement::Keep);
 }
 
@@ -272,7 +272,7 @@ fn due_is_what_exceeds_both_floors() {
         for n in [0, 1] {
             sized(&mut observation, n, GIB, GIB);
         }
-        first(&observation, &facts())
+        first(&observation, &input())
     };
     assert_eq!(sizes(2 * GIB, GIB), "Grant etcd-2");
     // 1 GiB is 33 %, and half of 100 MiB is less than 200 MiB.
@@ -286,8 +286,8 @@ fn due_is_what_exceeds_both_floors() {
 #[test]
 fn no_gain_means_not_again_for_24_hours_unless_somebody_asks() {
     let ended = |hours: u64, size_after| {
-        let mut facts = facts();
-        for own in facts.members.values_mut() {
+        let mut input = input();
+        for own in input.members.values_mut() {
             own.last = Some(LastRun {
                 ended_ago: Duration::from_secs(hours * 3_600),
                 took: Some(Duration::from_secs(9)),
@@ -296,7 +296,7 @@ fn no_gain_means_not_again_for_24_hours_unless_somebody_asks() {
                 request: None,
             });
         }
-        facts
+        input
     };
     let none = Some(2 * GIB);
     assert_eq!(first(&cluster(3), &ended(23, none)), "nothing");
@@ -322,9 +322,9 @@ fn the_mode_the_window_and_another_schedule_hold_back_what_nobody_asked_for() {
     assert_eq!(refused(&observation, &closed), "OutsideWindow");
     let druid = with(|f| f.other_schedule = Some("0 0 */3 * *".into()));
     assert_eq!(refused(&observation, &druid), "OtherSchedule");
-    for mut facts in [mode(Mode::Report), closed, druid] {
-        facts.request = Some("now".into());
-        assert_eq!(first(&observation, &facts), "Grant etcd-2");
+    for mut input in [mode(Mode::Report), closed, druid] {
+        input.request = Some("now".into());
+        assert_eq!(first(&observation, &input), "Grant etcd-2");
     }
     let mut off = mode(Mode::Off);
     off.request = Some("now".into());
@@ -340,7 +340,7 @@ fn a_corrupt_alarm_is_told_of_the_member_that_it_accuses() {
             kind: AlarmKind::Corrupt,
         };
         observation.round.probes[1].status.as_mut().unwrap().alarms = vec![alarm];
-        match ask(&observation, &Grants::default(), &facts()) {
+        match ask(&observation, &Grants::default(), &input()) {
             Next::Wait { because, .. } => because.to_string(),
             other => panic!("{other:?}"),
         }
@@ -355,7 +355,7 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
     let change = |change: &dyn Fn(&mut Observation)| {
         let mut observation = cluster(3);
         change(&mut observation);
-        refused(&observation, &facts())
+        refused(&observation, &input())
     };
     assert_eq!(change(&|o| silent(o, 0)), "NotAllServing");
     assert_eq!(change(&|o| o.pods[0].terminating = true), "Terminating");
@@ -398,7 +398,7 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
         rollout: false,
     };
     let grants = Grants::default().issue(&pod(0), going, String::new(), String::new());
-    assert_eq!(said(&cluster(3), &grants, &facts()), "wait etcd-2 Granted");
+    assert_eq!(said(&cluster(3), &grants, &input()), "wait etcd-2 Granted");
 }
 
 #[test]
@@ -408,7 +408,7 @@ fn readiness_is_no_evidence_for_a_defragmentation() {
     by_readiness(&mut observation);
     let open = granted(2, ME);
     assert_eq!(
-        said(&observation, &open, &facts()),
+        said(&observation, &open, &input()),
         "GiveUp etcd-2 NoLiveEvidence"
     );
 }
@@ -416,20 +416,20 @@ fn readiness_is_no_evidence_for_a_defragmentation() {
 #[test]
 fn the_only_member_and_one_of_two_are_defragmented_by_policy_alone() {
     let mut single = cluster(1);
-    assert_eq!(first(&single, &facts()), "Grant etcd-0");
+    assert_eq!(first(&single, &input()), "Grant etcd-0");
     single.policy.single_member = SmallCluster::Never;
-    assert_eq!(first(&single, &facts()), "wait etcd-0 TooSmall");
-    assert_eq!(first(&cluster(2), &facts()), "wait etcd-1 TooSmall");
+    assert_eq!(first(&single, &input()), "wait etcd-0 TooSmall");
+    assert_eq!(first(&cluster(2), &input()), "wait etcd-1 TooSmall");
 }
 
 #[test]
 fn versions_with_defects_are_left_alone_or_have_to_be_steady() {
     let version = |version: &str| {
-        let mut facts = facts();
-        for own in facts.members.values_mut() {
+        let mut input = input();
+        for own in input.members.values_mut() {
             own.version = version.parse().ok();
         }
-        facts
+        input
     };
     assert_eq!(refused(&cluster(3), &version("3.5.5")), "Defect");
     assert_eq!(refused(&cluster(3), &version("?")), "VersionUnknown");
@@ -452,9 +452,9 @@ fn versions_with_defects_are_left_alone_or_have_to_be_steady() {
 #[test]
 fn there_has_to_be_room_and_time() {
     let each = |change: &dyn Fn(&mut MemberFacts)| {
-        let mut facts = facts();
-        facts.members.values_mut().for_each(change);
-        facts
+        let mut input = input();
+        input.members.values_mut().for_each(change);
+        input
     };
     let no_room = each(&|m| m.room = Some(GIB - 1));
     assert_eq!(refused(&cluster(3), &no_room), "NoRoom");
@@ -499,7 +499,7 @@ fn what_a_bound_allows_just_so_is_allowed() {
         m.liveness = Some(Duration::from_secs(96));
     }));
     just(&with(|f| f.settings.timeout = Duration::from_secs(32)));
-    assert!(facts().after_a_while().all_served_for > Duration::from_secs(60));
+    assert!(input().after_a_while().all_served_for > Duration::from_secs(60));
 }
 
 #[test]
@@ -521,17 +521,17 @@ fn a_run_that_freed_the_least_worth_freeing_or_whose_end_is_unknown_says_nothing
         probe.status.as_mut().unwrap().db_size_quota = Some(0);
     }
     let snapshot = Snapshot::assemble(&unlimited);
-    let facts = facts();
+    let input = input();
     let quota = |n: u32| {
         let member = snapshot.member(&pod(n)).unwrap();
-        facts.of(&pod(n)).quota_of(member)
+        input.member(&pod(n)).quota_of(member)
     };
     assert_eq!(quota(2), None);
 }
 
 /// The member `etcd-2` is the next to be defragmented.
-fn just(facts: &Facts) {
-    assert_eq!(first(&cluster(3), facts), "Grant etcd-2");
+fn just(input: &DefragmentationInput) {
+    assert_eq!(first(&cluster(3), input), "Grant etcd-2");
 }
 
 #[test]
@@ -572,7 +572,7 @@ fn a_refusal_tells_what_it_measured() {
 #[test]
 fn a_call_of_which_nobody_knows_the_end_is_watched_until_its_member_serves() {
     let unknown = of_member(2, |m| m.in_flight = None);
-    let returned = Facts {
+    let returned = DefragmentationInput {
         call: Call::Returned { done: false },
         ..unknown
     };
@@ -589,9 +589,9 @@ fn a_call_of_which_nobody_knows_the_end_is_watched_until_its_member_serves() {
 #[test]
 fn right_before_the_call_unknown_room_is_a_reason_unless_somebody_asked() {
     let unknown = of_member(2, |m| m.room = None);
-    let said = |facts: &Facts| said(&cluster(3), &granted(2, ME), facts);
+    let said = |input: &DefragmentationInput| said(&cluster(3), &granted(2, ME), input);
     assert_eq!(said(&unknown), "GiveUp etcd-2 RoomUnknown");
-    let requested = Facts {
+    let requested = DefragmentationInput {
         request: Some("now".into()),
         ..unknown
     };
@@ -627,25 +627,26 @@ fn nospace_is_urgent_and_is_disarmed_when_all_have_room() {
         panic!("NOSPACE waits for no window");
     };
     assert_eq!((pod.name.as_str(), due.slug()), ("etcd-1", "NoSpace"));
-    let decide = |o: &Observation, facts: &Facts| disarm(&Snapshot::assemble(o), facts);
+    let decide =
+        |o: &Observation, input: &DefragmentationInput| disarm(&Snapshot::assemble(o), input);
     assert!(matches!(
-        decide(&full, &facts()),
+        decide(&full, &input()),
         Disarm::AfterDefragmentation { .. }
     ));
     let mut room = full.clone();
     for n in 0..3 {
         sized(&mut room, n, 7 * GIB, 6 * GIB);
     }
-    assert_eq!(decide(&room, &facts()), Disarm::Disarm(vec![MemberId(2)]));
+    assert_eq!(decide(&room, &input()), Disarm::Disarm(vec![MemberId(2)]));
     let report = with(|f| f.settings.mode = Mode::Report);
     assert_eq!(decide(&room, &report), Disarm::ReportOnly);
     let mut druid = with(|f| f.other_schedule = Some("0 0 */3 * *".into()));
     assert_eq!(decide(&room, &druid), Disarm::ReportOnly);
     druid.request = Some("now".into());
     assert_eq!(decide(&room, &druid), Disarm::Disarm(vec![MemberId(2)]));
-    assert_eq!(decide(&cluster(3), &facts()), Disarm::NoAlarm);
+    assert_eq!(decide(&cluster(3), &input()), Disarm::NoAlarm);
     silent(&mut room, 0);
-    assert!(matches!(decide(&room, &facts()), Disarm::Unknown { .. }));
+    assert!(matches!(decide(&room, &input()), Disarm::Unknown { .. }));
 }
 
 /// The alarm is disarmed when all have room, so all that have none are due, whoever raised it.
@@ -658,7 +659,7 @@ fn whoever_holds_up_a_nospace_alarm_is_due_by_it() {
     no_space(&mut full, 1);
     // The one that raised it has been defragmented.
     sized(&mut full, 1, 7 * GIB, 7 * GIB);
-    let pressed = |f: &mut Facts| {
+    let pressed = |f: &mut DefragmentationInput| {
         f.in_window = false;
         f.settings.quota_pressure = 100;
     };
@@ -680,8 +681,8 @@ fn nospace_with_nothing_to_reclaim_is_told_and_not_defragmented() {
         sized(&mut full, n, 8 * GIB, 8 * GIB - (1 << 20));
     }
     no_space(&mut full, 1);
-    assert_eq!(first(&full, &facts()), "nothing");
-    let stuck = disarm(&Snapshot::assemble(&full), &facts());
+    assert_eq!(first(&full, &input()), "nothing");
+    let stuck = disarm(&Snapshot::assemble(&full), &input());
     let percent = 99;
     let member = "etcd-0".into();
     assert_eq!(stuck, Disarm::NothingToReclaim { member, percent });
@@ -710,10 +711,10 @@ proptest! {
         let holder = if mine { ME } else { "another" };
         let granted_to = granted_to.filter(|n| *n < voters);
         let grants = granted_to.map_or_else(Grants::default, |n| granted(n, holder));
-        let mut facts = of_member(granted_to.unwrap_or(0), |m| m.in_flight = in_flight);
-        facts.call = call;
+        let mut input = of_member(granted_to.unwrap_or(0), |m| m.in_flight = in_flight);
+        input.call = call;
         let snapshot = Snapshot::assemble(&observation);
-        let next = next(&snapshot, &grants, &facts);
+        let next = next(&snapshot, &grants, &input);
         if let Next::Act(Step::Grant { pod, .. } | Step::Begin { pod }) = &next {
             let serving = snapshot.serving(&Grants::default(), None);
             prop_assert_eq!(serving, voters);
@@ -748,7 +749,7 @@ enum Event {
 struct World {
     observation: Observation,
     grants: Grants,
-    facts: Facts,
+    input: DefragmentationInput,
     in_flight: Vec<usize>,
     readable: bool,
     processes: u32,
@@ -760,7 +761,7 @@ impl World {
         Self {
             observation: cluster(3),
             grants: Grants::default(),
-            facts: facts(),
+            input: input(),
             in_flight: Vec::new(),
             readable: true,
             processes: 1,
@@ -775,7 +776,7 @@ impl World {
             if blocked {
                 silent(&mut seen, n);
             }
-            let own = self.facts.members.get_mut(&pod(u32::try_from(n).unwrap()));
+            let own = self.input.members.get_mut(&pod(u32::try_from(n).unwrap()));
             own.unwrap().in_flight = self.readable.then_some(blocked);
         }
         if let Some(led) = self.in_flight.iter().find(|n| self.leads(**n)) {
@@ -793,23 +794,23 @@ impl World {
     fn happen(&mut self, event: Event) {
         let snapshot = self.look();
         match event {
-            Event::Step => self.carry_out(next(&snapshot, &self.grants, &self.facts)),
+            Event::Step => self.carry_out(next(&snapshot, &self.grants, &self.input)),
             Event::Done => {
                 for n in std::mem::take(&mut self.in_flight) {
                     sized(&mut self.observation, n, GIB, GIB);
                 }
-                if self.facts.call == Call::Running {
-                    self.facts.call = Call::Returned { done: true };
+                if self.input.call == Call::Running {
+                    self.input.call = Call::Returned { done: true };
                 }
             }
-            Event::GivesUp if self.facts.call == Call::Running => {
-                self.facts.call = Call::Returned { done: false };
+            Event::GivesUp if self.input.call == Call::Running => {
+                self.input.call = Call::Returned { done: false };
             }
             Event::GivesUp => {}
             Event::Crash => {
-                self.facts.me = format!("gate-0/{}", self.processes);
+                self.input.me = format!("gate-0/{}", self.processes);
                 self.processes += 1;
-                self.facts.call = Call::NotMade;
+                self.input.call = Call::NotMade;
             }
             Event::Wait => self.settle_by_age(&snapshot),
             Event::Metrics => self.readable = !self.readable,
@@ -820,7 +821,7 @@ impl World {
         let Next::Act(step) = next else { return };
         match step {
             Step::Grant { pod, .. } => {
-                self.facts.call = Call::NotMade;
+                self.input.call = Call::NotMade;
                 self.issue(&pod.name);
             }
             Step::MoveLeader { to, .. } => {
@@ -831,19 +832,19 @@ impl World {
             Step::Begin { pod } => {
                 self.issue(&pod.name);
                 self.calls += 1;
-                self.facts.call = Call::Running;
+                self.input.call = Call::Running;
                 assert_eq!(self.in_flight, [], "a second defragmentation");
                 self.in_flight.push(pod.name.as_str()[5..].parse().unwrap());
             }
             Step::Settle { pod } | Step::GiveUp { pod, .. } => {
                 self.grants = self.grants.settle(&pod, self.grants.last_seq()).unwrap();
-                self.facts.call = Call::NotMade;
+                self.input.call = Call::NotMade;
             }
         }
     }
 
     fn issue(&mut self, pod: &PodName) {
-        let holder = self.facts.me.clone();
+        let holder = self.input.me.clone();
         let permitted = Permitted::Defragment {
             holder,
             timeout_seconds: 900,
@@ -864,7 +865,7 @@ impl World {
             let Permitted::Defragment { holder, .. } = &cause.what else {
                 continue;
             };
-            let seen = CauseState::Defragmentation(progress(snapshot, &pod, holder, &self.facts));
+            let seen = CauseState::Defragmentation(progress(snapshot, &pod, holder, &self.input));
             let (age, settle) = (Duration::from_secs(1_020), Duration::from_secs(120));
             if seen == CauseState::Defragmentation(Defragmentation::NotMine)
                 && settlement(cause, seen, age, settle) != Settlement::Keep
@@ -903,7 +904,7 @@ proptest! {
             }
         }
         let snapshot = world.look();
-        prop_assert_eq!(next(&snapshot, &world.grants, &world.facts), Next::Nothing);
+        prop_assert_eq!(next(&snapshot, &world.grants, &world.input), Next::Nothing);
         prop_assert_eq!(&world.grants.iter().count(), &0);
         prop_assert!(world.calls >= 3);
     }

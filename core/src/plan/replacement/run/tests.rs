@@ -17,7 +17,7 @@ use crate::quorum::{
 /// is the one that is replaced.
 struct World {
     observation: Observation,
-    facts: Facts,
+    input: ReplacementInput,
     grants: Grants,
     list: Vec<ListedMember>,
     /// The number of members that were added so far.
@@ -31,13 +31,13 @@ const FIRST_NEW: u64 = 9;
 const TARGET: &str = "etcd-2";
 
 impl World {
-    fn of(voters: u32) -> Self {
+    fn new(voters: u32) -> Self {
         let observation = example::healthy("etcd", voters);
         let list = observation.round.probes[0].members.clone().unwrap();
         let claims =
             (0..voters).map(|n| (PodName::new(format!("etcd-{n}")), claim(&format!("c{n}"))));
         Self {
-            facts: Facts {
+            input: ReplacementInput {
                 mode: Mode::Manual,
                 membership: MembershipBy::Gate,
                 replaces_in_pod: false,
@@ -67,7 +67,7 @@ impl World {
 
     /// A replacement until its new member has started.
     fn started() -> Self {
-        let mut world = Self::of(3);
+        let mut world = Self::new(3);
         for _ in 0..6 {
             world.step();
         }
@@ -78,13 +78,13 @@ impl World {
     /// A replacement whose new pod was created while the gate was down: on its new claim etcd began
     /// under the id that was removed.
     fn begun_under_the_removed_id() -> Self {
-        let mut world = Self::of(3);
+        let mut world = Self::new(3);
         for _ in 0..5 {
             world.step();
         }
         let used = world.claim_uid();
         world.written.insert(used, MemberId(3));
-        world.facts.held_pods.clear();
+        world.input.held_pods.clear();
         world.start(0);
         world
     }
@@ -111,8 +111,8 @@ impl World {
     }
 
     fn next(&mut self) -> Next {
-        self.facts.list = Some(self.list.clone());
-        next(&self.snapshot(), &self.grants, &self.facts)
+        self.input.list = Some(self.list.clone());
+        next(&self.snapshot(), &self.grants, &self.input)
     }
 
     /// The step, or the reason to wait, as a word.
@@ -157,7 +157,7 @@ impl World {
                 self.grants = self
                     .grants
                     .issue(member, Permitted::Replace, by, String::new());
-                self.facts.record = Some(record.clone());
+                self.input.record = Some(record.clone());
             }
             Step::MoveLeader { to, .. } => {
                 for probe in &mut self.observation.round.probes {
@@ -183,12 +183,12 @@ impl World {
             Step::DeleteClaim { uid, .. } => self.claim_is(uid, true),
             Step::DeletePod { .. } => self.recreate(),
             Step::Release { uid, .. } => {
-                self.facts.held_pods.remove(uid);
+                self.input.held_pods.remove(uid);
             }
             Step::RecordVolume { pod, id } => {
-                self.facts.recorded.insert(pod.clone(), *id);
+                self.input.recorded.insert(pod.clone(), *id);
             }
-            Step::Renew { record } => self.facts.record = Some(record.clone()),
+            Step::Renew { record } => self.input.record = Some(record.clone()),
             Step::Promote { id, .. } => {
                 for listed in self.list.iter_mut().filter(|l| l.id == *id) {
                     listed.learner = false;
@@ -201,8 +201,8 @@ impl World {
             Step::Settle { pod } | Step::Undo { pod, .. } => {
                 let seq = self.grants.last_seq();
                 self.grants = self.grants.settle(pod, seq).unwrap();
-                self.facts.record = None;
-                self.facts.request = None;
+                self.input.record = None;
+                self.input.request = None;
             }
         }
     }
@@ -212,7 +212,7 @@ impl World {
             uid: uid.into(),
             terminating,
         };
-        self.facts.claims.get_mut(&TARGET.into()).unwrap().state = state;
+        self.input.claims.get_mut(&TARGET.into()).unwrap().state = state;
     }
 
     /// The StatefulSet controller creates claim and pod again, and the pod waits for the gate.
@@ -226,18 +226,18 @@ impl World {
     fn recreate_pod(&mut self, held: bool) {
         let before = self.pod().uid.clone();
         let uid = PodUid::new(format!("{before}-new"));
-        self.facts.held_pods.remove(&before);
+        self.input.held_pods.remove(&before);
         self.pod().uid = uid.clone();
         self.pod().recorded_id = None;
         if held {
-            self.facts.held_pods.insert(uid.clone());
+            self.input.held_pods.insert(uid.clone());
         }
         let target = Target::Pod(uid);
         self.observation.round.probes[2] = Probe::unanswered(target, Unanswered::Refused);
     }
 
     fn claim_uid(&self) -> String {
-        match &self.facts.claims[&TARGET.into()].state {
+        match &self.input.claims[&TARGET.into()].state {
             ClaimState::Here { uid, .. } => uid.clone(),
             ClaimState::Gone => panic!("no claim"),
         }
@@ -254,7 +254,7 @@ impl World {
         let Some((id, learner)) = self.new_member().map(|new| (new.id, new.learner)) else {
             return;
         };
-        if self.facts.claims.contains_key(&TARGET.into()) {
+        if self.input.claims.contains_key(&TARGET.into()) {
             let claim = self.claim_uid();
             if *self.written.entry(claim).or_insert(id) != id {
                 return;
@@ -280,7 +280,7 @@ impl World {
     }
 
     fn is_held(&self) -> bool {
-        !self.facts.held_pods.is_empty()
+        !self.input.held_pods.is_empty()
     }
 
     fn step(&mut self) -> String {
@@ -300,16 +300,16 @@ impl World {
 fn a_member_in_a_directory_of_a_node_is_replaced_only_once_the_node_is_gone() {
     let of_node = |lost: bool| {
         let mut world = in_pods();
-        for claim in world.facts.claims.values_mut() {
+        for claim in world.input.claims.values_mut() {
             claim.place = Place::Node;
         }
-        world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = lost;
-        world.facts.mode = Mode::Auto;
+        world.input.claims.get_mut(&TARGET.into()).unwrap().lost = lost;
+        world.input.mode = Mode::Auto;
         world.silence(2);
         world
     };
     let mut asked = of_node(false);
-    asked.facts.request = Some(TARGET.into());
+    asked.input.request = Some(TARGET.into());
     assert_eq!(asked.said(), "wait OnNode");
     assert_eq!(of_node(false).said(), "nothing");
     assert_eq!(of_node(true).said(), "Grant");
@@ -328,16 +328,16 @@ fn claim(uid: &str) -> ClaimFacts {
 }
 
 fn refused(change: impl FnOnce(&mut World)) -> String {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     change(&mut world);
     world.said()
 }
 
 #[test]
 fn a_member_is_removed_added_as_a_learner_started_anew_and_promoted() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     let mut steps = Vec::new();
-    while steps.len() < 20 && world.facts.request.is_some() {
+    while steps.len() < 20 && world.input.request.is_some() {
         steps.push(world.step());
         if steps.last().unwrap() == "wait Joining" {
             world.start(0);
@@ -362,7 +362,7 @@ fn a_member_is_removed_added_as_a_learner_started_anew_and_promoted() {
 
 #[test]
 fn a_learner_is_promoted_when_it_has_caught_up_within_the_bound() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     for _ in 0..6 {
         world.step();
     }
@@ -379,31 +379,31 @@ fn a_learner_is_promoted_when_it_has_caught_up_within_the_bound() {
 
 #[test]
 fn a_leader_hands_over_first_and_is_left_alone_where_it_cannot() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.step();
     for probe in &mut world.observation.round.probes {
         probe.status.as_mut().unwrap().leader = Some(MemberId(3));
     }
-    world.facts.handover = Handover::Refused;
+    world.input.handover = Handover::Refused;
     assert_eq!(world.said(), "undo HandoverRefused");
-    world.facts.handover = Handover::Possible;
+    world.input.handover = Handover::Possible;
     assert_eq!(world.step(), "MoveLeader");
     assert_eq!(world.step(), "RemoveMember");
 }
 
 #[test]
 fn before_the_first_change_everything_is_judged_again_and_after_it_nothing_is_undone() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.step();
-    world.facts.rolling_out = true;
+    world.input.rolling_out = true;
     assert_eq!(world.said(), "undo Rollout");
-    world.facts.rolling_out = false;
+    world.input.rolling_out = false;
     world.silence(1);
     assert_eq!(world.said(), "undo NotAllServing");
-    let mut begun = World::of(3);
+    let mut begun = World::new(3);
     begun.step();
     begun.step();
-    begun.facts.rolling_out = true;
+    begun.input.rolling_out = true;
     assert_eq!(begun.said(), "AddLearner");
 }
 
@@ -411,8 +411,8 @@ fn before_the_first_change_everything_is_judged_again_and_after_it_nothing_is_un
 fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
     let auto = |change: &dyn Fn(&mut World)| {
         refused(|world| {
-            world.facts.mode = Mode::Auto;
-            world.facts.request = None;
+            world.input.mode = Mode::Auto;
+            world.input.request = None;
             change(world);
         })
     };
@@ -423,7 +423,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         "a dead member may come back"
     );
     let claim_of = |w: &mut World, change: &dyn Fn(&mut ClaimFacts)| {
-        change(w.facts.claims.get_mut(&TARGET.into()).unwrap());
+        change(w.input.claims.get_mut(&TARGET.into()).unwrap());
     };
     assert_eq!(auto(&|w| claim_of(w, &|c| c.lost = true)), "Grant");
     let wrong = |difference: Difference| VolumeFinding::Wrong {
@@ -454,7 +454,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
     );
     let corrupt = |w: &mut World| {
         w.accuse(&[0]);
-        w.facts.data = Comparison::Differs(MemberId(3));
+        w.input.data = Comparison::Differs(MemberId(3));
     };
     assert_eq!(auto(&corrupt), "Grant");
     let removed = |w: &mut World| {
@@ -464,12 +464,12 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
     assert_eq!(auto(&removed), "Grant");
     let by_pod = |w: &mut World| {
         removed(w);
-        w.facts.membership = MembershipBy::Sidecar;
+        w.input.membership = MembershipBy::Sidecar;
     };
     assert_eq!(auto(&by_pod), "nothing", "it joins again by itself");
     let manual = |w: &mut World| {
         removed(w);
-        w.facts.mode = Mode::Manual;
+        w.input.mode = Mode::Manual;
     };
     assert_eq!(auto(&manual), "wait NotRequested");
 }
@@ -478,10 +478,10 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
 /// member 3.
 fn alarmed(accused: &[u64], data: Comparison, mode: Mode) -> String {
     refused(|world| {
-        world.facts.mode = mode;
-        world.facts.request = (mode == Mode::Manual).then(|| TARGET.into());
+        world.input.mode = mode;
+        world.input.request = (mode == Mode::Manual).then(|| TARGET.into());
         world.accuse(accused);
-        world.facts.data = data;
+        world.input.data = data;
     })
 }
 
@@ -499,9 +499,9 @@ fn while_a_corrupt_alarm_stands_the_one_that_differs_from_the_others_is_replaced
 
 #[test]
 fn who_names_another_member_than_the_one_that_differs_is_told_which_it_is() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.accuse(&[0]);
-    world.facts.data = Comparison::Differs(MemberId(1));
+    world.input.data = Comparison::Differs(MemberId(1));
     let Next::Wait { because, .. } = world.next() else {
         panic!("{}", world.said());
     };
@@ -511,7 +511,7 @@ fn who_names_another_member_than_the_one_that_differs_is_told_which_it_is() {
 #[test]
 fn the_record_says_whether_wrong_data_was_the_reason() {
     let recorded = |change: &dyn Fn(&mut World)| {
-        let mut world = World::of(3);
+        let mut world = World::new(3);
         change(&mut world);
         match world.next() {
             Next::Act(Step::Grant { record, .. }) => record.corrupt,
@@ -520,10 +520,10 @@ fn the_record_says_whether_wrong_data_was_the_reason() {
     };
     assert!(recorded(&|world| {
         world.accuse(&[0]);
-        world.facts.data = Comparison::Differs(MemberId(3));
+        world.input.data = Comparison::Differs(MemberId(3));
     }));
     assert!(!recorded(&|world| {
-        world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+        world.input.claims.get_mut(&TARGET.into()).unwrap().lost = true;
     }));
 }
 
@@ -546,11 +546,11 @@ fn an_alarm_alone_proves_nothing_and_a_person_may_insist_on_the_one_it_names() {
 
 #[test]
 fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alike() {
-    let mut world = World::of(3);
-    world.facts.mode = Mode::Auto;
-    world.facts.request = None;
+    let mut world = World::new(3);
+    world.input.mode = Mode::Auto;
+    world.input.request = None;
     world.accuse(&[0, 2, 3]);
-    world.facts.data = Comparison::Differs(MemberId(3));
+    world.input.data = Comparison::Differs(MemberId(3));
     let snapshot = world.snapshot();
     let record = |corrupt| Record {
         member: TARGET.into(),
@@ -560,25 +560,25 @@ fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alik
         peer_urls: Vec::new(),
         corrupt,
     };
-    assert_eq!(disarm(&snapshot, &world.facts), [], "nothing is on record");
-    world.facts.record = Some(record(true));
-    assert_eq!(disarm(&snapshot, &world.facts), [], "it is listed");
-    world.facts.list.as_mut().unwrap().pop();
+    assert_eq!(disarm(&snapshot, &world.input), [], "nothing is on record");
+    world.input.record = Some(record(true));
+    assert_eq!(disarm(&snapshot, &world.input), [], "it is listed");
+    world.input.list.as_mut().unwrap().pop();
     assert_eq!(
-        disarm(&snapshot, &world.facts),
+        disarm(&snapshot, &world.input),
         [MemberId(3)],
         "the others may differ"
     );
-    world.facts.data = Comparison::Same;
-    assert_eq!(disarm(&snapshot, &world.facts), [0, 2, 3].map(MemberId));
-    world.facts.record = Some(record(false));
+    world.input.data = Comparison::Same;
+    assert_eq!(disarm(&snapshot, &world.input), [0, 2, 3].map(MemberId));
+    world.input.record = Some(record(false));
     assert_eq!(
-        disarm(&snapshot, &world.facts),
+        disarm(&snapshot, &world.input),
         [MemberId(3)],
         "its data was not the reason"
     );
-    world.facts.list = None;
-    assert_eq!(disarm(&snapshot, &world.facts), []);
+    world.input.list = None;
+    assert_eq!(disarm(&snapshot, &world.input), []);
 }
 
 #[test]
@@ -590,11 +590,11 @@ fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
             "wait OtherDiffers"
         );
     }
-    let mut world = World::of(3);
-    world.facts.mode = Mode::Auto;
-    world.facts.request = None;
+    let mut world = World::new(3);
+    world.input.mode = Mode::Auto;
+    world.input.request = None;
     world.accuse(&[3]);
-    world.facts.data = second;
+    world.input.data = second;
     let Next::Wait { pod, because, .. } = world.next() else {
         panic!("{:?}", world.next());
     };
@@ -605,10 +605,10 @@ fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
 
 #[test]
 fn an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed() {
-    let mut world = World::of(3);
-    world.facts.mode = Mode::Auto;
-    world.facts.request = None;
-    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
+    let mut world = World::new(3);
+    world.input.mode = Mode::Auto;
+    world.input.request = None;
+    world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
     assert_eq!(
         world.said(),
         "nothing",
@@ -627,19 +627,19 @@ fn an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed() 
 /// whose data it has, and that is on record again.
 #[test]
 fn a_learner_that_waits_for_a_pod_on_the_data_of_a_removed_member_is_replaced() {
-    let mut world = World::of(3);
-    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+    let mut world = World::new(3);
+    world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
     for _ in 0..3 {
         world.step();
     }
     let learner = world.list.last().unwrap().clone();
     assert!(learner.learner && learner.name.is_empty());
-    world.facts.record = None;
-    world.facts.request = None;
-    world.facts.mode = Mode::Auto;
+    world.input.record = None;
+    world.input.request = None;
+    world.input.mode = Mode::Auto;
     world.grants = Grants::default();
     let mut volume = |volume| {
-        world.facts.claims.get_mut(&TARGET.into()).unwrap().volume = volume;
+        world.input.claims.get_mut(&TARGET.into()).unwrap().volume = volume;
         world.said()
     };
     assert_eq!(volume(VolumeFinding::Unknown), "nothing");
@@ -655,10 +655,10 @@ fn a_learner_that_waits_for_a_pod_on_the_data_of_a_removed_member_is_replaced() 
 /// No voter leaves, so the only one that is left need not be spared.
 #[test]
 fn removed_members_come_back_beside_the_only_voter_that_is_left() {
-    let mut world = World::of(3);
-    world.facts.mode = Mode::Auto;
-    world.facts.request = None;
-    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
+    let mut world = World::new(3);
+    world.input.mode = Mode::Auto;
+    world.input.request = None;
+    world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
     world.observation.expected = ExpectedVoters::default();
     for n in [2, 1] {
         world.list.pop();
@@ -673,7 +673,7 @@ fn removed_members_come_back_beside_the_only_voter_that_is_left() {
 
 #[test]
 fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.list.pop();
     world.silence(2);
     assert_eq!(world.step(), "Grant");
@@ -686,14 +686,14 @@ fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
 #[test]
 fn every_condition_is_a_reason_of_its_own() {
     assert_eq!(refused(|_| {}), "Grant");
-    assert_eq!(refused(|w| w.facts.mode = Mode::Off), "wait Off");
+    assert_eq!(refused(|w| w.input.mode = Mode::Off), "wait Off");
     assert_eq!(
-        refused(|w| w.facts.membership = MembershipBy::Owner),
+        refused(|w| w.input.membership = MembershipBy::Owner),
         "wait Owner"
     );
-    assert_eq!(refused(|w| w.facts.rolling_out = true), "wait Rollout");
-    assert_eq!(refused(|w| w.facts.versions.clear()), "wait VersionUnknown");
-    let defective = |w: &mut World| w.facts.versions = vec!["3.5.19".parse().unwrap()];
+    assert_eq!(refused(|w| w.input.rolling_out = true), "wait Rollout");
+    assert_eq!(refused(|w| w.input.versions.clear()), "wait VersionUnknown");
+    let defective = |w: &mut World| w.input.versions = vec!["3.5.19".parse().unwrap()];
     assert_eq!(refused(defective), "wait Defect");
     assert_eq!(refused(|w| w.silence(1)), "wait NotAllServing");
     assert_eq!(
@@ -702,7 +702,7 @@ fn every_condition_is_a_reason_of_its_own() {
     );
     let readiness = |w: &mut World| w.observation.policy.evidence = EvidenceMode::Readiness;
     assert_eq!(refused(readiness), "wait NoLiveEvidence");
-    let nobody = |w: &mut World| w.facts.request = Some("etcd-7".into());
+    let nobody = |w: &mut World| w.input.request = Some("etcd-7".into());
     assert_eq!(refused(nobody), "wait NoSuchMember");
     let learner = |w: &mut World| w.list[1].learner = true;
     assert_eq!(refused(learner), "wait Learner");
@@ -728,8 +728,8 @@ fn every_condition_is_a_reason_of_its_own() {
     );
     let remaining = Duration::from_secs(3);
     let resting = |w: &mut World| {
-        w.facts.request = Some("etcd-0".into());
-        w.facts.handover = Handover::Resting { remaining };
+        w.input.request = Some("etcd-0".into());
+        w.input.handover = Handover::Resting { remaining };
     };
     assert_eq!(refused(resting), "wait Leadership");
 }
@@ -739,15 +739,15 @@ fn every_condition_is_a_reason_of_its_own() {
 #[test]
 fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
     for (mode, request) in [(Mode::Manual, Some(TARGET.into())), (Mode::Auto, None)] {
-        let mut world = World::of(3);
-        (world.facts.mode, world.facts.request) = (mode, request);
-        world.facts.recorded.insert(TARGET.into(), MemberId(3));
+        let mut world = World::new(3);
+        (world.input.mode, world.input.request) = (mode, request);
+        world.input.recorded.insert(TARGET.into(), MemberId(3));
         world.silence(2);
         let by = "anna".to_owned();
         let grants = &world.grants;
         world.grants = grants.issue(&TARGET.into(), Permitted::Replace, by, String::new());
         world.recreate();
-        let claim = world.facts.claims.get_mut(&TARGET.into()).unwrap();
+        let claim = world.input.claims.get_mut(&TARGET.into()).unwrap();
         claim.volume = VolumeFinding::Wrong {
             volume: Volume {
                 claim_uid: "c2-new".into(),
@@ -771,18 +771,18 @@ fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
 
 #[test]
 fn a_cluster_of_fewer_than_three_voters_cannot_replace_one() {
-    let mut world = World::of(2);
-    world.facts.request = Some("etcd-1".into());
+    let mut world = World::new(2);
+    world.input.request = Some("etcd-1".into());
     assert_eq!(world.said(), "wait TooFewVoters");
 }
 
 #[test]
 fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_nothing_else() {
-    let mut world = World::of(3);
-    world.facts.membership = MembershipBy::Sidecar;
+    let mut world = World::new(3);
+    world.input.membership = MembershipBy::Sidecar;
     let steps = [world.step(), world.step(), world.step()];
     assert_eq!(steps, ["Grant", "DeleteClaim", "DeletePod"]);
-    world.facts.held_pods.clear();
+    world.input.held_pods.clear();
     assert_eq!(world.said(), "wait Joining");
     // The sidecar removes the member, adds it and promotes it.
     world.list[2].id = MemberId(9);
@@ -797,10 +797,10 @@ fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_noth
 fn without_lease_and_backup_a_sidecar_would_start_a_new_cluster() {
     let by_pod = |lease: bool, backup: bool| {
         refused(|world| {
-            world.facts.membership = MembershipBy::Sidecar;
-            world.facts.has_backup = backup;
+            world.input.membership = MembershipBy::Sidecar;
+            world.input.has_backup = backup;
             if lease {
-                world.facts.leases_held.insert(TARGET.into());
+                world.input.leases_held.insert(TARGET.into());
             }
         })
     };
@@ -811,7 +811,7 @@ fn without_lease_and_backup_a_sidecar_would_start_a_new_cluster() {
 
 #[test]
 fn a_pod_that_was_created_on_the_old_claim_goes_as_well() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     for _ in 0..4 {
         world.step();
     }
@@ -824,7 +824,7 @@ fn a_pod_that_was_created_on_the_old_claim_goes_as_well() {
 
 #[test]
 fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.recreate();
     world.observation.pods[2].recorded_id = Some(MemberId(3));
     let steps = [world.step(), world.step(), world.step(), world.step()];
@@ -860,7 +860,7 @@ fn a_new_member_that_loses_its_volume_again_gives_up_its_new_id_too() {
 /// The new member has started, and the old member's volume is on record.
 fn unrecorded() -> World {
     let mut world = World::started();
-    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+    world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
     world
 }
 
@@ -868,7 +868,7 @@ fn unrecorded() -> World {
 fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
     let mut world = unrecorded();
     assert_eq!(world.step(), "RecordVolume");
-    assert_eq!(world.facts.recorded[&TARGET.into()], MemberId(9));
+    assert_eq!(world.input.recorded[&TARGET.into()], MemberId(9));
     assert_eq!(world.step(), "Promote");
     // Its pod goes before the replacement is settled, and comes back on the recorded volume.
     world.recreate_pod(false);
@@ -880,8 +880,8 @@ fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
 #[test]
 fn where_the_data_is_on_no_claim_any_more_no_volume_is_waited_for() {
     let mut world = unrecorded();
-    world.facts.claims.clear();
-    world.facts.record.as_mut().unwrap().old_claim = None;
+    world.input.claims.clear();
+    world.input.record.as_mut().unwrap().old_claim = None;
     assert_eq!(world.said(), "Promote");
 }
 
@@ -916,7 +916,7 @@ fn a_new_claim_on_which_etcd_never_comes_up_is_given_up_as_well() {
     let mut world = World::begun_under_the_removed_id();
     assert_eq!(world.said(), "wait Joining", "it may still come up");
     let failing = world.pod().uid.clone();
-    world.facts.failing_pods.insert(failing);
+    world.input.failing_pods.insert(failing);
     world.gives_up_its_claim_and_joins();
 }
 
@@ -936,7 +936,7 @@ fn a_new_claim_on_which_etcd_runs_and_never_joins_is_given_up_after_the_progress
 fn a_claim_on_which_the_new_member_has_started_stays_however_often_it_ends() {
     let mut world = World::started();
     let failing = world.pod().uid.clone();
-    world.facts.failing_pods.insert(failing);
+    world.input.failing_pods.insert(failing);
     assert_eq!(world.said(), "Promote");
     world.silence(2);
     assert_eq!(world.said(), "wait Joining");
@@ -944,8 +944,8 @@ fn a_claim_on_which_the_new_member_has_started_stays_however_often_it_ends() {
 
 #[test]
 fn a_rollout_holds_up_the_replacement_of_a_member_that_serves_and_of_no_other() {
-    let mut world = World::of(3);
-    world.facts.rolling_out = true;
+    let mut world = World::new(3);
+    world.input.rolling_out = true;
     assert_eq!(world.said(), "wait Rollout");
     world.silence(2);
     assert_eq!(world.said(), "Grant", "the rollout waits for it");
@@ -955,10 +955,10 @@ fn a_rollout_holds_up_the_replacement_of_a_member_that_serves_and_of_no_other() 
 fn a_volume_that_fails_under_the_new_member_is_given_up_as_the_old_one_was() {
     let mut world = World::started();
     world.silence(2);
-    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+    world.input.claims.get_mut(&TARGET.into()).unwrap().lost = true;
     assert_eq!(world.said(), "DeleteClaim");
     world.claim_is("c2-new", true);
-    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = false;
+    world.input.claims.get_mut(&TARGET.into()).unwrap().lost = false;
     assert_eq!(world.said(), "DeletePod");
 }
 
@@ -969,12 +969,12 @@ fn a_learner_whose_record_is_gone_is_promoted_and_one_that_lost_its_data_is_repl
         let mut world = World::started();
         let seq = world.grants.last_seq();
         world.grants = world.grants.settle(&TARGET.into(), seq).unwrap();
-        (world.facts.record, world.facts.request) = (None, None);
+        (world.input.record, world.input.request) = (None, None);
         world
     };
     let mut world = forgotten();
     assert_eq!(world.said(), "Promote");
-    world.facts.mode = Mode::Off;
+    world.input.mode = Mode::Off;
     assert_eq!(world.said(), "nothing");
     let mut world = forgotten();
     world.silence(1);
@@ -991,13 +991,13 @@ fn a_learner_whose_record_is_gone_is_promoted_and_one_that_lost_its_data_is_repl
     world.pod().recorded_id = Some(MemberId(FIRST_NEW));
     // The new budget has seen two voters.
     world.observation.expected.voters = 2;
-    world.facts.request = Some(TARGET.into());
+    world.input.request = Some(TARGET.into());
     assert_eq!(world.said(), "Grant");
 }
 
 #[test]
 fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     for _ in 0..3 {
         world.step();
     }
@@ -1033,9 +1033,9 @@ proptest! {
         is_recorded in any::<bool>(),
         leads in any::<bool>(),
     ) {
-        let mut world = World::of(3);
+        let mut world = World::new(3);
         if is_recorded {
-            world.facts.recorded.insert(TARGET.into(), MemberId(3));
+            world.input.recorded.insert(TARGET.into(), MemberId(3));
         }
         let rest = std::iter::repeat_n((false, false), 20);
         if leads {
@@ -1048,7 +1048,7 @@ proptest! {
             if let (true, false, Some(id)) = (goes, world.is_held(), new)
                 && world.written.get(&world.claim_uid()) == Some(&id)
             {
-                let recorded = world.facts.recorded.get(&TARGET.into());
+                let recorded = world.input.recorded.get(&TARGET.into());
                 let held = recorded.is_some_and(|recorded| *recorded != id);
                 world.recreate_pod(held);
             }
@@ -1081,14 +1081,14 @@ proptest! {
 
 #[test]
 fn the_old_member_settles_nothing_though_it_serves() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.step();
-    let record = world.facts.record.clone().unwrap();
-    let seen = progress(&world.snapshot(), &world.facts, &record);
+    let record = world.input.record.clone().unwrap();
+    let seen = progress(&world.snapshot(), &world.input, &record);
     assert_eq!(seen, Replacement::Underway);
-    let unclaimed = Facts {
+    let unclaimed = ReplacementInput {
         claims: BTreeMap::new(),
-        ..world.facts.clone()
+        ..world.input.clone()
     };
     assert_eq!(
         progress(&world.snapshot(), &unclaimed, &record),
@@ -1098,7 +1098,7 @@ fn the_old_member_settles_nothing_though_it_serves() {
 
 #[test]
 fn the_member_that_is_removed_is_the_one_on_record() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.step();
     let Next::Act(Step::RemoveMember { id, .. }) = world.next() else {
         panic!("{}", world.said());
@@ -1108,7 +1108,7 @@ fn the_member_that_is_removed_is_the_one_on_record() {
 
 #[test]
 fn while_the_old_and_the_new_one_are_listed_a_refusal_waits_and_undoes_nothing() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world.step();
     let old = world.list[2].clone();
     world.list.push(ListedMember {
@@ -1117,42 +1117,42 @@ fn while_the_old_and_the_new_one_are_listed_a_refusal_waits_and_undoes_nothing()
         learner: false,
         ..old
     });
-    world.facts.rolling_out = true;
+    world.input.rolling_out = true;
     assert_eq!(world.said(), "wait Rollout");
 }
 
 #[test]
 fn where_the_pod_changes_the_member_list_only_the_first_delete_is_judged_again() {
     let by_pod = || {
-        let mut world = World::of(3);
-        world.facts.membership = MembershipBy::Sidecar;
+        let mut world = World::new(3);
+        world.input.membership = MembershipBy::Sidecar;
         world
     };
     let mut world = by_pod();
     world.step();
-    world.facts.rolling_out = true;
+    world.input.rolling_out = true;
     assert_eq!(world.said(), "undo Rollout");
-    world.facts.rolling_out = false;
+    world.input.rolling_out = false;
     world.step();
-    world.facts.rolling_out = true;
+    world.input.rolling_out = true;
     assert_eq!(world.said(), "DeletePod");
     let mut without_a_claim = by_pod();
-    without_a_claim.facts.claims.clear();
+    without_a_claim.input.claims.clear();
     without_a_claim.step();
-    without_a_claim.facts.rolling_out = true;
+    without_a_claim.input.rolling_out = true;
     assert_eq!(without_a_claim.said(), "undo Rollout");
 }
 
 #[test]
 fn a_claim_or_a_pod_that_goes_again_is_waited_for() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     for _ in 0..5 {
         world.step();
     }
-    let claim = world.facts.claims.clone();
-    world.facts.claims.get_mut(&TARGET.into()).unwrap().state = ClaimState::Gone;
+    let claim = world.input.claims.clone();
+    world.input.claims.get_mut(&TARGET.into()).unwrap().state = ClaimState::Gone;
     assert_eq!(world.said(), "wait Recreation");
-    world.facts.claims = claim;
+    world.input.claims = claim;
     world.pod().terminating = true;
     assert_eq!(world.said(), "wait Recreation");
     world.pod().terminating = false;
@@ -1162,9 +1162,9 @@ fn a_claim_or_a_pod_that_goes_again_is_waited_for() {
 #[test]
 fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
     let replaced = |change: &dyn Fn(&mut World)| {
-        let mut world = World::of(3);
+        let mut world = World::new(3);
         let mut steps = 0;
-        while world.facts.record.is_none() || world.said() != "Settle" {
+        while world.input.record.is_none() || world.said() != "Settle" {
             if world.step() == "wait Joining" {
                 world.start(0);
             }
@@ -1172,12 +1172,12 @@ fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
             assert!(steps < 20, "it never settles");
         }
         change(&mut world);
-        let record = world.facts.record.clone().unwrap();
-        progress(&world.snapshot(), &world.facts, &record)
+        let record = world.input.record.clone().unwrap();
+        progress(&world.snapshot(), &world.input, &record)
     };
     assert_eq!(replaced(&|_| {}), Replacement::Serves);
     let of_record = |world: &mut World, change: &dyn Fn(&mut Record)| {
-        change(world.facts.record.as_mut().unwrap());
+        change(world.input.record.as_mut().unwrap());
     };
     assert_eq!(
         replaced(&|w| of_record(w, &|r| r.old_pod = Some("uid-2-new".into()))),
@@ -1196,7 +1196,7 @@ fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
     // A sidecar may add the member again under any id.
     let by_pod = |w: &mut World| {
         same_id(w);
-        w.facts.membership = MembershipBy::Sidecar;
+        w.input.membership = MembershipBy::Sidecar;
     };
     assert_eq!(replaced(&by_pod), Replacement::Serves);
 }
@@ -1215,8 +1215,8 @@ fn steps_and_refusals_tell_what_they_know() {
         assert!(told.contains(says), "{told}");
     }
     assert_eq!(Proof::VolumeLost.slug(), "VolumeLost");
-    let mut world = World::of(3);
-    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+    let mut world = World::new(3);
+    world.input.claims.get_mut(&TARGET.into()).unwrap().lost = true;
     let Next::Act(step) = world.next() else {
         panic!("{}", world.said());
     };
@@ -1229,31 +1229,31 @@ fn steps_and_refusals_tell_what_they_know() {
 
 #[test]
 fn a_pod_that_was_never_a_members_has_no_data_to_lose() {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     let mut lost = claim("c7");
     lost.lost = true;
     let stranger = PodName::new("etcd-7");
-    world.facts.claims.insert(stranger.clone(), lost.clone());
+    world.input.claims.insert(stranger.clone(), lost.clone());
     assert_eq!(
-        Proof::against(&stranger, &world.snapshot(), &world.facts),
+        Proof::against(&stranger, &world.snapshot(), &world.input),
         None
     );
     // A member is one also where nothing is on record.
-    world.facts.claims.insert(TARGET.into(), lost);
+    world.input.claims.insert(TARGET.into(), lost);
     world.pod().recorded_id = None;
-    let proof = Proof::against(&TARGET.into(), &world.snapshot(), &world.facts);
+    let proof = Proof::against(&TARGET.into(), &world.snapshot(), &world.input);
     assert_eq!(proof, Some(Proof::VolumeLost));
 }
 
 #[test]
 fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address_is_there() {
     let gone = |change: &dyn Fn(&mut World)| {
-        let mut world = World::of(3);
-        world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+        let mut world = World::new(3);
+        world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
         world.list.pop();
         change(&mut world);
-        world.facts.list = Some(world.list.clone());
-        world.facts.lists_no_more(&TARGET.into(), &world.snapshot())
+        world.input.list = Some(world.list.clone());
+        world.input.lists_no_more(&TARGET.into(), &world.snapshot())
     };
     let listed = |id: u64, name: &str, url: &str| ListedMember {
         id: MemberId(id),
@@ -1263,7 +1263,7 @@ fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address
         client_urls: Vec::new(),
     };
     assert!(gone(&|_| {}));
-    assert!(!gone(&|w| w.facts.recorded.clear()));
+    assert!(!gone(&|w| w.input.recorded.clear()));
     assert!(!gone(&|w| w.list.push(listed(
         3,
         "other",
@@ -1278,7 +1278,7 @@ fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address
     let on = |volume: VolumeFinding| {
         gone(&|w| {
             w.list.push(expected.clone());
-            w.facts.claims.get_mut(&TARGET.into()).unwrap().volume = volume.clone();
+            w.input.claims.get_mut(&TARGET.into()).unwrap().volume = volume.clone();
         })
     };
     assert!(on(VolumeFinding::AsRecorded), "on old data it never starts");
@@ -1293,8 +1293,8 @@ fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address
 #[test]
 fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
     let said = |membership| {
-        let mut world = World::of(3);
-        world.facts.membership = membership;
+        let mut world = World::new(3);
+        world.input.membership = membership;
         world.list.pop();
         world.silence(2);
         for listed in &mut world.list {
@@ -1308,16 +1308,16 @@ fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
 
 /// A cluster whose members have their data in their pods.
 fn in_pods() -> World {
-    let mut world = World::of(3);
+    let mut world = World::new(3);
     world
-        .facts
+        .input
         .claims
         .values_mut()
         .for_each(|claim| claim.place = Place::Pod);
-    world.facts.recorded.insert(TARGET.into(), MemberId(3));
-    world.facts.request = None;
-    world.facts.mode = Mode::Off;
-    world.facts.replaces_in_pod = true;
+    world.input.recorded.insert(TARGET.into(), MemberId(3));
+    world.input.request = None;
+    world.input.mode = Mode::Off;
+    world.input.replaces_in_pod = true;
     world
 }
 
@@ -1325,7 +1325,7 @@ impl World {
     /// The pod goes with the data that is in it, and another one waits.
     fn loses_its_pod(&mut self) {
         self.recreate_pod(true);
-        let claim = self.facts.claims.get_mut(&TARGET.into()).unwrap();
+        let claim = self.input.claims.get_mut(&TARGET.into()).unwrap();
         claim.volume = VolumeFinding::Wrong {
             volume: Volume::in_pod("another"),
             difference: Difference::NewPod,
@@ -1345,7 +1345,7 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
     assert_eq!(steps, ["RecordVolume", "Promote", "Settle"]);
 
     let mut kept = in_pods();
-    kept.facts.replaces_in_pod = false;
+    kept.input.replaces_in_pod = false;
     kept.loses_its_pod();
     assert_eq!(kept.said(), "wait Off");
 }
@@ -1353,8 +1353,8 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
 #[test]
 fn a_member_with_its_data_in_its_pod_is_replaced_on_request_without_a_claim() {
     let mut world = in_pods();
-    world.facts.mode = Mode::Manual;
-    world.facts.request = Some(TARGET.into());
+    world.input.mode = Mode::Manual;
+    world.input.request = Some(TARGET.into());
     let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
     let expected = [
         "Grant",
@@ -1385,15 +1385,15 @@ impl World {
         self.silence(n);
         let lasted = Duration::from_mins(minutes);
         let uid = self.observation.pods[n].uid.clone();
-        self.facts
+        self.input
             .crash_loops
             .insert(uid, CrashLoop { exit, lasted });
     }
 
     /// A cluster in which nobody asks for a replacement.
     fn unasked(mode: Mode) -> Self {
-        let mut world = Self::of(3);
-        (world.facts.mode, world.facts.request) = (mode, None);
+        let mut world = Self::new(3);
+        (world.input.mode, world.input.request) = (mode, None);
         world
     }
 }
@@ -1418,7 +1418,7 @@ fn a_member_that_ends_on_its_data_is_replaced_at_once_on_request() {
     let mut world = World::unasked(Mode::Manual);
     world.ends_over_and_over(2, Exit::ByItself, 1);
     assert_eq!(world.said(), "wait NotRequested");
-    world.facts.request = Some(TARGET.into());
+    world.input.request = Some(TARGET.into());
     assert_eq!(world.said(), "Grant");
 }
 
@@ -1465,7 +1465,7 @@ fn a_member_that_serves_between_its_ends_is_not_replaced_unasked() {
     let uid = world.pod().uid.clone();
     let (exit, lasted) = (Exit::ByItself, Duration::from_mins(600));
     world
-        .facts
+        .input
         .crash_loops
         .insert(uid, CrashLoop { exit, lasted });
     assert_eq!(world.said(), "nothing");

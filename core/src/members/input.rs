@@ -12,13 +12,13 @@ use crate::quorum::{
 
 /// The facts of one observation of a member.
 ///
-/// [`Facts::of`] fills in what a [`Snapshot`] knows. The caller adds the rest.
+/// [`MemberInput::from_snapshot`] fills in what a [`Snapshot`] knows. The caller adds the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact as etcd or Kubernetes states it, and they do not exclude each other"
 )]
-pub struct Facts {
+pub struct MemberInput {
     /// The time of the observation.
     pub now: UnixTime,
     /// Whether the member is the only one of its cluster.
@@ -46,10 +46,10 @@ pub struct Facts {
     /// the container's last termination.
     pub exit: Option<Exit>,
     /// The result of the validation of the data, since etcd's container started.
-    /// [`Facts::initialised`] fills it in.
+    /// [`MemberInput::initialised`] fills it in.
     pub validation: Option<StageResult>,
     /// The latest restoration from the backup, since etcd's container started.
-    /// [`Facts::initialised`] fills it in.
+    /// [`MemberInput::initialised`] fills it in.
     pub restoration: Option<Restoration>,
     /// Whether the peer URLs use TLS. The caller fills it in, from the member's Lease or from the
     /// peer URLs in the member list.
@@ -186,9 +186,9 @@ pub enum PreviousSizes {
     NotMine,
 }
 
-impl Facts {
+impl MemberInput {
     /// The facts that `snapshot` has about the member in the pod `member`.
-    pub fn of(snapshot: &Snapshot, member: &PodName, now: UnixTime) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot, member: &PodName, now: UnixTime) -> Self {
         let seen = snapshot.member(member);
         let pod = snapshot.pod(member);
         let answered = seen.filter(|seen| seen.sizes.is_some());
@@ -196,14 +196,14 @@ impl Facts {
             now,
             single: snapshot.replicas <= 1 && snapshot.members.len() <= 1,
             create_as_learner: false,
-            listing: Listing::of(snapshot, member),
+            listing: Listing::from_snapshot(snapshot, member),
             serves: seen.is_some_and(Member::serves_quorum),
             leads: seen.is_some_and(|seen| seen.leader && seen.serves_quorum()),
             id: answered.and_then(|seen| seen.id),
             cluster_id: answered.and_then(|seen| cluster_id(snapshot, seen)),
             sizes: answered.and_then(|seen| seen.sizes),
             previous_sizes: PreviousSizes::NotMine,
-            etcd: Etcd::of(pod, seen, now),
+            etcd: Etcd::new(pod, seen, now),
             exit: None,
             validation: None,
             restoration: None,
@@ -240,7 +240,7 @@ impl Facts {
 
 impl Listing {
     /// The place of the member in the pod `member` in the list that `snapshot` is built from.
-    pub fn of(snapshot: &Snapshot, member: &PodName) -> Self {
+    pub fn from_snapshot(snapshot: &Snapshot, member: &PodName) -> Self {
         if snapshot.not_members.contains(member) {
             return Self::No;
         }
@@ -259,7 +259,7 @@ impl Listing {
 }
 
 impl Etcd {
-    fn of(pod: Option<&Pod>, member: Option<&Member>, now: UnixTime) -> Self {
+    fn new(pod: Option<&Pod>, member: Option<&Member>, now: UnixTime) -> Self {
         let Some(pod) = pod.filter(|pod| pod.containers == Containers::Running) else {
             return Self::NotStarted;
         };
@@ -298,13 +298,13 @@ mod tests {
     use crate::quorum::evidence::{ListedMember, Probe, Unanswered};
     use crate::quorum::{Observation, example};
 
-    fn facts(observation: &Observation, member: &str) -> Facts {
+    fn input(observation: &Observation, member: &str) -> MemberInput {
         let snapshot = Snapshot::assemble(observation);
-        Facts::of(&snapshot, &member.into(), UnixTime(1_000))
+        MemberInput::from_snapshot(&snapshot, &member.into(), UnixTime(1_000))
     }
 
     fn listing(observation: &Observation) -> Listing {
-        facts(observation, "etcd-2").listing
+        input(observation, "etcd-2").listing
     }
 
     /// Ends the answers of a member.
@@ -328,17 +328,17 @@ mod tests {
         let mut growing = example::healthy("etcd", 1);
         growing.replicas = 3;
         let one = example::healthy("etcd", 1);
-        let found = [&three, &shrinking, &growing, &one].map(|seen| facts(seen, "etcd-0").single);
+        let found = [&three, &shrinking, &growing, &one].map(|seen| input(seen, "etcd-0").single);
         assert_eq!(found, [false, false, false, true]);
     }
 
     #[test]
     fn also_what_failed_shows_that_the_data_was_not_valid() {
         let result = |single: bool, counts: InitialisationCounts| {
-            let mut facts = facts(&example::healthy("etcd", 3), "etcd-0");
-            facts.single = single;
-            facts.initialised(&counts);
-            facts.validation
+            let mut input = input(&example::healthy("etcd", 3), "etcd-0");
+            input.single = single;
+            input.initialised(&counts);
+            input.validation
         };
         let counts = InitialisationCounts {
             validated: 1,
@@ -373,10 +373,10 @@ mod tests {
     fn one_leads_and_each_voter_serves_under_the_cluster_id() {
         let cluster = example::healthy("etcd", 3);
         for (member, leads) in [("etcd-0", true), ("etcd-1", false)] {
-            let facts = facts(&cluster, member);
-            assert_eq!((facts.serves, facts.leads), (true, leads));
-            assert_eq!(facts.cluster_id, Some(ClusterId(1)));
-            assert_eq!(facts.listing, Listing::Voter);
+            let input = input(&cluster, member);
+            assert_eq!((input.serves, input.leads), (true, leads));
+            assert_eq!(input.cluster_id, Some(ClusterId(1)));
+            assert_eq!(input.listing, Listing::Voter);
         }
     }
 
@@ -385,7 +385,7 @@ mod tests {
         let mut cluster = example::healthy("etcd", 3);
         let probe = &mut cluster.round.probes[2];
         probe.status.as_mut().unwrap().cluster_id = ClusterId(9);
-        let other = facts(&cluster, "etcd-2");
+        let other = input(&cluster, "etcd-2");
         assert_eq!(other.cluster_id, Some(ClusterId(9)));
         assert_eq!(other.listing, Listing::Unknown, "it does not serve");
     }
@@ -411,11 +411,11 @@ mod tests {
         assert_eq!(listing(&cluster), Listing::Unknown);
     }
 
-    fn initialised(single: bool, counts: InitialisationCounts) -> Facts {
+    fn initialised(single: bool, counts: InitialisationCounts) -> MemberInput {
         let members = if single { 1 } else { 3 };
-        let mut facts = facts(&example::healthy("etcd", members), "etcd-0");
-        facts.initialised(&counts);
-        facts
+        let mut input = input(&example::healthy("etcd", members), "etcd-0");
+        input.initialised(&counts);
+        input
     }
 
     #[test]
@@ -424,9 +424,9 @@ mod tests {
             validated: 1,
             ..InitialisationCounts::default()
         };
-        let facts = initialised(true, counts);
-        assert_eq!(facts.validation, Some(StageResult::Succeeded));
-        assert_eq!(facts.restoration, None);
+        let input = initialised(true, counts);
+        assert_eq!(input.validation, Some(StageResult::Succeeded));
+        assert_eq!(input.restoration, None);
     }
 
     #[test]
@@ -435,8 +435,8 @@ mod tests {
             not_validated: 3,
             ..InitialisationCounts::default()
         };
-        let facts = initialised(true, counts);
-        assert_eq!((facts.validation, facts.restoration), (None, None));
+        let input = initialised(true, counts);
+        assert_eq!((input.validation, input.restoration), (None, None));
     }
 
     #[test]
@@ -469,9 +469,9 @@ mod tests {
             given_up: 1,
             ..InitialisationCounts::default()
         };
-        let facts = initialised(false, counts);
-        assert_eq!(facts.validation, Some(StageResult::Failed));
-        assert_eq!(facts.restoration, None);
+        let input = initialised(false, counts);
+        assert_eq!(input.validation, Some(StageResult::Failed));
+        assert_eq!(input.restoration, None);
     }
 
     #[test]
@@ -490,7 +490,7 @@ mod tests {
         let mut cluster = example::healthy("etcd", 3);
         silence(&mut cluster, 2);
         cluster.pods[2].etcd_ready = false;
-        let initializes = |member| match facts(&cluster, member).etcd {
+        let initializes = |member| match input(&cluster, member).etcd {
             Etcd::Started { initializes, .. } => initializes,
             Etcd::NotStarted => panic!("its container runs"),
         };
@@ -503,7 +503,7 @@ mod tests {
         let all = ["etcd-0", "etcd-1", "etcd-2"];
         let initializes = |member| {
             matches!(
-                facts(&cluster, member).etcd,
+                input(&cluster, member).etcd,
                 Etcd::Started {
                     initializes: true,
                     ..

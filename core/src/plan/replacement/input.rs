@@ -24,7 +24,7 @@ pub enum Mode {
 
 /// The facts of one look at a cluster, beside its snapshot and its grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct ReplacementInput {
     /// Whether the gate replaces members.
     pub mode: Mode,
     /// The one who changes etcd's member list.
@@ -67,7 +67,7 @@ pub struct Facts {
     pub record: Option<Record>,
 }
 
-impl Facts {
+impl ReplacementInput {
     /// The claim of a member. `None` if its data is not on a claim.
     pub(super) fn claim_of(&self, pod: &PodName) -> Option<&ClaimState> {
         let claim = self.claims.get(pod);
@@ -222,16 +222,20 @@ impl Proof {
     /// volumes right. A member that serves on another volume has its data again. A pod that was
     /// never a member's has no data to lose: it may be about to join. Where the pod changes the
     /// member list, it joins again by itself with another volume or after its removal.
-    pub(super) fn against(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> Option<Self> {
+    pub(super) fn against(
+        pod: &PodName,
+        snapshot: &Snapshot,
+        input: &ReplacementInput,
+    ) -> Option<Self> {
         let by_pod = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
-        let was_member = by_pod || facts.recorded.contains_key(pod);
+        let was_member = by_pod || input.recorded.contains_key(pod);
         let is_member = snapshot.members.iter().any(|m| m.pod_name() == Some(pod));
         if !is_member && !was_member {
             return None;
         }
-        let by_gate = facts.membership == MembershipBy::Gate;
+        let by_gate = input.membership == MembershipBy::Gate;
         let serves = snapshot.member(pod).is_some_and(Member::serves_quorum);
-        let claim = facts.claims.get(pod);
+        let claim = input.claims.get(pod);
         if claim.is_some_and(|claim| claim.lost || claim.state == ClaimState::Gone) {
             return Some(Self::VolumeLost);
         }
@@ -246,29 +250,29 @@ impl Proof {
             return Some(Self::VolumeChanged(difference.clone()));
         }
         if let Some(id) = snapshot.member(pod).and_then(|member| member.id) {
-            match facts.data {
+            match input.data {
                 Comparison::Differs(other) if other == id => return Some(Self::Corrupt),
                 Comparison::Differs(_) => {}
                 _ if snapshot.accused.contains(&id) => return Some(Self::Accused),
                 Comparison::Unknown | Comparison::Same | Comparison::Disagreement => {}
             }
         }
-        let is_out = snapshot.not_members.contains(pod) || facts.lists_no_more(pod, snapshot);
+        let is_out = snapshot.not_members.contains(pod) || input.lists_no_more(pod, snapshot);
         if by_gate && was_member && is_out {
             return Some(Self::Removed);
         }
-        ends_on_its_data(pod, snapshot, facts).then_some(Self::CrashLoop)
+        ends_on_its_data(pod, snapshot, input).then_some(Self::CrashLoop)
     }
 }
 
 /// Whether etcd in `pod` fails for a reason that is in this member alone. Its nearest reason is the
 /// data. A template that is wrong fails elsewhere too, and where nobody serves with it, nothing
 /// shows that it works.
-fn ends_on_its_data(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> bool {
+fn ends_on_its_data(pod: &PodName, snapshot: &Snapshot, input: &ReplacementInput) -> bool {
     let (Some(own), Some(member)) = (snapshot.pod(pod), snapshot.member(pod)) else {
         return false;
     };
-    let ends = |uid: &PodUid| facts.crash_loops.get(uid).map(|found| found.exit);
+    let ends = |uid: &PodUid| input.crash_loops.get(uid).map(|found| found.exit);
     let alike = || {
         let others = snapshot.pods.iter().filter(|other| other.uid != own.uid);
         others.filter(|other| other.revision == own.revision)

@@ -47,7 +47,7 @@ pub enum Mode {
 
 /// The facts of one look at a cluster, beside its snapshot and its grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct DefragmentationInput {
     /// The settings.
     pub settings: Settings,
     /// The value of the annotation `quorumgate.io/defragment`. Every new value asks for one run of
@@ -121,7 +121,7 @@ pub struct LastRun {
     pub request: Option<String>,
 }
 
-impl Facts {
+impl DefragmentationInput {
     /// The facts as they will be once all voters have served for long enough.
     #[must_use]
     pub fn after_a_while(&self) -> Self {
@@ -132,7 +132,7 @@ impl Facts {
     }
 
     /// The facts about the member in the pod `pod`.
-    pub(super) fn of(&self, pod: &PodName) -> MemberFacts {
+    pub(super) fn member(&self, pod: &PodName) -> MemberFacts {
         self.members.get(pod).cloned().unwrap_or_default()
     }
 }
