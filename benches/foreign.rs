@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
+use quorumgate::api::names;
 use quorumgate_testbed::Bed;
 use serde_json::{Value, json};
 
@@ -55,6 +56,8 @@ async fn existing_pod(bed: &Bed, review: &Value) -> Result<Pod> {
     let home = Namespace {
         metadata: ObjectMeta {
             name: Some(namespace.clone()),
+            // The API server asks about no other namespace.
+            labels: Some([(names::GATED.into(), names::TRUE.into())].into()),
             ..ObjectMeta::default()
         },
         ..Namespace::default()
