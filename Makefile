@@ -73,7 +73,7 @@ chart: setup                 ## writes charts/quorumgate/README.md, and lints th
 	scripts/chart-readme > charts/quorumgate/README.md
 	scripts/helm lint --strict charts/quorumgate
 
-pages: setup                 ## writes docs/fields.md and docs/options.md
+pages: setup                 ## writes docs/fields.md, docs/options.md and docs/rules.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it pages::
 
 metrics: setup               ## writes docs/metrics.md, and tests/alerts/metrics.txt for promtool

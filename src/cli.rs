@@ -187,7 +187,8 @@ pub struct Run {
     pub namespaces: Vec<String>,
 
     /// Enforcement that is written into new budgets. `Warn` allows everything and reports what it
-    /// would have refused. Budgets that exist keep their own.
+    /// would have denied. The chart and the manifests set `Warn`. Budgets that exist keep their
+    /// own.
     #[arg(long, env = "QUORUMGATE_DEFAULT_ENFORCEMENT", value_name = "ENFORCEMENT", value_enum, default_value_t = Enforcement::Enforce, help_heading = "Scope")]
     pub default_enforcement: Enforcement,
 

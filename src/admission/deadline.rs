@@ -1,5 +1,6 @@
-//! The deadline of an answer: 90 % of the time that the API server waits. The API server tells that
-//! time in the parameter `timeout`; the webhook configurations limit it.
+//! The deadlines of a request, by the time that the API server waits: 90 % of it for the judge, and
+//! 95 % for any answer. The API server tells that time in the parameter `timeout`; the webhook
+//! configurations limit it.
 
 use std::time::Duration;
 

@@ -277,8 +277,9 @@ impl Webhooks {
         // port can ask for it. Its place is held until it is understood.
         let place = hook.changes().then(|| self.changing.take(peer)).flatten();
         let reads = Reads {
-            has_place: place.is_some(),
+            place: place.as_ref(),
             is_gated: &|namespace| enrolment.is_gated(namespace),
+            is_foreign: &|namespace, pod| enrolment.is_foreign(namespace, pod),
         };
         // What has to wait for others is boxed, so that the rest costs no memory for that.
         let mutating = match hook {

@@ -3,9 +3,12 @@
 //! A judgement may take 4.5 s, if others about the same cluster go first. So one caller could
 //! occupy all places for as long as it likes. To prevent that, an address gets another place only
 //! while it has fewer places than are free. A single address gets half of the places, the next one
-//! half of the rest, and an address without any gets one as long as one is free.
+//! half of the rest, and an address without any gets one as long as one is free. The requests of
+//! all tenants come from the address of the API server, so namespaces share its places in the same
+//! way.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::serve::Peer;
@@ -22,6 +25,8 @@ struct Taken {
     all: usize,
     /// The number of places that each address has. Addresses without any are not in the map.
     by: HashMap<Option<Peer>, usize>,
+    /// The same for each namespace of an address.
+    within: HashMap<(Option<Peer>, String), usize>,
 }
 
 /// A place for one judgement, free again when this value is dropped.
@@ -57,15 +62,50 @@ impl Places {
     }
 }
 
+impl<'a> Place<'a> {
+    /// The share of a namespace in the places of this address. `None` if it gets no more now, so
+    /// that others of the same address get one.
+    pub(super) fn within(&self, namespace: &str) -> Option<Share<'a>> {
+        let sharer = (self.peer, namespace.to_owned());
+        let mut taken = self.places.taken();
+        let free = self.places.most.saturating_sub(taken.all);
+        let of_address = taken.by.get(&self.peer).copied().unwrap_or_default();
+        let own = taken.within.get(&sharer).copied().unwrap_or_default();
+        if own + of_address > free {
+            return None;
+        }
+        taken.within.insert(sharer.clone(), own + 1);
+        let places = self.places;
+        Some(Share { places, sharer })
+    }
+}
+
+/// A namespace's share in the places of an address, free again when this value is dropped.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    places: &'a Places,
+    sharer: (Option<Peer>, String),
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        give_back(&mut self.places.taken().within, &self.sharer);
+    }
+}
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
         taken.all = taken.all.saturating_sub(1);
-        if let Some(own) = taken.by.get_mut(&self.peer) {
-            *own = own.saturating_sub(1);
-            if *own == 0 {
-                taken.by.remove(&self.peer);
-            }
+        give_back(&mut taken.by, &self.peer);
+    }
+}
+
+fn give_back<K: Eq + Hash>(places: &mut HashMap<K, usize>, sharer: &K) {
+    if let Some(own) = places.get_mut(sharer) {
+        *own = own.saturating_sub(1);
+        if *own == 0 {
+            places.remove(sharer);
         }
     }
 }
@@ -102,5 +142,28 @@ mod tests {
         drop((second, third, fourth));
         let taken = places.taken();
         assert_eq!((taken.all, taken.by.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_namespace_leaves_places_of_its_address_to_others() {
+        let places = Places::new(64);
+        let crowd = |namespace: &str| -> Vec<_> {
+            let next = || {
+                let place = take(&places, "10.0.0.1")?;
+                let share = place.within(namespace)?;
+                Some((place, share))
+            };
+            std::iter::from_fn(next).collect()
+        };
+        let first = crowd("tenant");
+        assert_eq!(first.len(), 21);
+        let second = crowd("other");
+        assert_eq!(second.len(), 7);
+        assert!(!crowd("third").is_empty());
+        let stranger = take(&places, "10.0.0.2").unwrap();
+        assert!(stranger.within("tenant").is_some(), "of another address");
+        drop((first, second, stranger));
+        let taken = places.taken();
+        assert_eq!((taken.all, taken.by.len(), taken.within.len()), (0, 0, 0));
     }
 }

@@ -1,12 +1,25 @@
 //! Whether a mutating webhook may read anything for a request.
 
+use super::places::{Place, Share};
+use crate::quorum::PodName;
+
 /// The circumstances that say it.
 #[derive(Clone, Copy)]
 pub(super) struct Reads<'a> {
-    /// Whether the request has a place.
-    pub(super) has_place: bool,
+    /// The place of the request, if it has one.
+    pub(super) place: Option<&'a Place<'a>>,
     /// Whether a namespace is under the gate, by the watches.
     pub(super) is_gated: &'a (dyn Fn(&str) -> Option<bool> + Sync),
+    /// Whether the watches show that a pod of a namespace is nobody's.
+    pub(super) is_foreign: &'a (dyn Fn(&str, &PodName) -> bool + Sync),
+}
+
+/// The permission to read for a request, while this value lives.
+#[derive(Debug)]
+pub(super) struct MayRead<'a> {
+    /// Whether the watches show that the namespace is under the gate.
+    pub(super) is_gated: bool,
+    _share: Share<'a>,
 }
 
 /// The reason why nothing is read.
@@ -20,15 +33,18 @@ pub(super) enum NoRead {
     NotGated,
 }
 
-impl Reads<'_> {
+impl<'a> Reads<'a> {
     /// Whether to read for a request in this namespace. Where the watches cannot tell, a read may.
-    pub(super) fn allowed_in(self, namespace: &str) -> Result<(), NoRead> {
-        if (self.is_gated)(namespace) == Some(false) {
-            Err(NoRead::NotGated)
-        } else if self.has_place {
-            Ok(())
-        } else {
-            Err(NoRead::NoPlace)
+    pub(super) fn allowed_in(self, namespace: &str) -> Result<MayRead<'a>, NoRead> {
+        let is_gated = (self.is_gated)(namespace);
+        if is_gated == Some(false) {
+            return Err(NoRead::NotGated);
         }
+        // No tenant takes the places of the others.
+        let share = self.place.and_then(|place| place.within(namespace));
+        Ok(MayRead {
+            is_gated: is_gated == Some(true),
+            _share: share.ok_or(NoRead::NoPlace)?,
+        })
     }
 }

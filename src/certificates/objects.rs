@@ -245,22 +245,28 @@ impl Callee<'_> {
         url.split_at_checked(path)
     }
 
-    /// The word in the path. `None` if there is no path.
-    fn word(&self) -> Option<&str> {
+    /// The path. `None` if there is none.
+    fn called(&self) -> Option<&str> {
         let path = match self.url() {
             Some((_, path)) => path,
             None => self.client.service.as_ref()?.path.as_deref()?,
         };
         let path = path.trim_end_matches('/');
-        (!path.is_empty()).then(|| split(path).1)
+        (!path.is_empty()).then_some(path)
+    }
+
+    /// The word in the path. `None` if there is no path, or if it is that of another webhook.
+    fn word(&self) -> Option<&str> {
+        let (path, word) = split(self.called()?);
+        (path == self.path).then_some(word)
     }
 
     /// The field to be changed so that the path has this word. `None` if it has.
     fn called_by(&self, word: &str) -> Option<(&'static str, Value)> {
-        if self.word() == Some(word) {
+        let path = format!("{}/{word}", self.path);
+        if self.called() == Some(&*path) {
             return None;
         }
-        let path = format!("{}/{word}", self.path);
         Some(match self.url() {
             Some((host, _)) => ("url", json!(format!("{host}{path}"))),
             None => ("service/path", json!(path)),
@@ -315,4 +321,38 @@ async fn write<K: Configuration>(
     api.patch(name, &params, &Patch::Json::<()>(changes))
         .await
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calling(path: &str) -> ValidatingWebhookConfiguration {
+        let client = json!({"service": {"name": "gate", "namespace": "gate", "path": path}});
+        let hook = json!({
+            "name": "evictions.quorumgate.io", "clientConfig": client,
+            "admissionReviewVersions": ["v1"], "sideEffects": "None",
+        });
+        serde_json::from_value(json!({"metadata": {"name": "gate"}, "webhooks": [hook]})).unwrap()
+    }
+
+    #[test]
+    fn a_webhook_that_calls_by_the_path_of_another_is_repaired() {
+        let right = json!("/validate/evictions/abc");
+        for (path, word, is_right) in [
+            ("/validate/evictions/abc", Some("abc"), true),
+            ("/validate/evictions/abc/", Some("abc"), true),
+            ("/validate/evictions/def", Some("def"), false),
+            ("/validate/evictions", Some(""), false),
+            ("/mutate/evictions/abc", None, false),
+            ("/validate/pods/abc", None, false),
+            ("", None, false),
+        ] {
+            let found = calling(path);
+            let callees = found.callees();
+            assert_eq!(callees[0].word(), word, "{path}");
+            let change = callees[0].called_by("abc").map(|(_, value)| value);
+            assert_eq!(change, (!is_right).then(|| right.clone()), "{path}");
+        }
+    }
 }

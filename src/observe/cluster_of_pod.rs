@@ -7,7 +7,6 @@ use super::belonging::{giver_of, named_after};
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
 use super::error::ObserveError;
 use super::observer::Observer;
-use super::sights::Sights;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName};
 
@@ -51,6 +50,15 @@ impl Observer {
         }
     }
 
+    /// Whether the watches show that a pod of a namespace is nobody's.
+    pub fn shows_foreign(&self, namespace: &str, pod: &PodName) -> bool {
+        let Some((sights, set)) = self.sights().zip(giver_of(pod)) else {
+            return false;
+        };
+        let is_druids = (sights.is_druids)(namespace, pod);
+        sights.show_foreign(&ClusterRef::new(namespace, set), is_druids)
+    }
+
     async fn of_shown(
         &self,
         cluster: ClusterRef,
@@ -72,11 +80,7 @@ impl Observer {
         if let Some(known) = self.by_budget(&cluster).await? {
             return Ok(known);
         }
-        let by_sight = |sights: &Sights| {
-            let is_druids = (sights.is_druids)(&cluster.namespace, pod);
-            sights.show_foreign(&cluster, is_druids)
-        };
-        if self.sights().is_some_and(by_sight) {
+        if self.shows_foreign(&cluster.namespace, pod) {
             return Ok(Identity::Foreign);
         }
         let pod = self.pod(&cluster.namespace, pod);

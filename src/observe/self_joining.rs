@@ -29,9 +29,25 @@ pub(super) fn joins_by(spec: &PodSpec) -> Option<String> {
         if words(container).any(|word| adds_members(word)) {
             return Some(format!("container {name}"));
         }
+        if let Some(program) = words(container).find(|word| is_such_a_program(word)) {
+            return Some(format!("{program} of container {name}"));
+        }
+        let mut variables = container.env.iter().flatten();
+        if variables.any(|variable| variable.name == OF_SUCH_SCRIPTS) {
+            return Some(format!("variable {OF_SUCH_SCRIPTS} of container {name}"));
+        }
         let image = container.image.as_deref()?;
         has_such_a_script(image).then(|| format!("image {image} of container {name}"))
     })
+}
+
+/// The variable by which Bitnami's chart makes the scripts of its image add the member, whatever
+/// name a mirror or a fork gives the image.
+const OF_SUCH_SCRIPTS: &str = "ETCD_ON_K8S";
+
+/// Whether a word runs Kubermatic's launcher of etcd, which adds its member.
+fn is_such_a_program(word: &str) -> bool {
+    word.rsplit('/').next() == Some("etcd-launcher")
 }
 
 /// The words of a script, or of a program, that removes a member.
@@ -159,6 +175,20 @@ mod tests {
         ] {
             assert!(!has_such_a_script(image), "{image}");
         }
+    }
+
+    #[test]
+    fn a_program_or_a_chart_that_adds_the_member_is_known_whatever_its_image() {
+        let launched = json!({"containers": [
+            {"name": "etcd", "image": "a/b", "command": ["/opt/bin/etcd-launcher", "run"]},
+        ]});
+        let by = "/opt/bin/etcd-launcher of container etcd";
+        assert_eq!(found(launched).as_deref(), Some(by));
+        let forked = json!({"containers": [
+            {"name": "etcd", "image": "milvusdb/etcd", "env": [{"name": "ETCD_ON_K8S", "value": "yes"}]},
+        ]});
+        let by = "variable ETCD_ON_K8S of container etcd";
+        assert_eq!(found(forked).as_deref(), Some(by));
     }
 
     #[test]

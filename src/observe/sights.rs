@@ -8,12 +8,12 @@ use std::fmt;
 
 use crate::quorum::{ClusterRef, PodName};
 
-/// The labels of an object, as far as they enrol.
+/// The state of a StatefulSet, as far as it enrols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetSeen {
     /// There is no such StatefulSet.
     Missing,
-    /// The labels enrol it.
+    /// The labels enrol it, or a budget does.
     Enrolled,
     /// The labels keep it from being enrolled, whatever the labels of its pods are.
     OptedOut,

@@ -97,7 +97,7 @@ pub(super) async fn run(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         let asked = this.operations.look_at(&run, &this.cluster, leads, now);
         let by_operation = asked.is_some_and(|at| at <= now);
         if look.time() <= now || by_operation {
-            let next = this.context(leads).await;
+            let next = this.take_look(leads).await;
             let now = run.clock.instant();
             look = Timer {
                 at: now + next,
@@ -132,7 +132,7 @@ impl ClusterLoop {
 
     /// Takes one look, and what follows from it. Returns the time until the next look if nothing
     /// wakes before.
-    async fn context(&mut self, leads: bool) -> Duration {
+    async fn take_look(&mut self, leads: bool) -> Duration {
         let now = self.run.clock.instant();
         let has_work = self
             .operations
@@ -296,9 +296,9 @@ mod tests {
         let cluster = ClusterRef::new("ns", "etcd");
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let first = until_its_turn(&cluster, CALM, start);
-        let context = start + first;
-        assert_eq!(until_its_turn(&cluster, CALM, context), Duration::ZERO);
-        let after = context + Duration::from_millis(1);
+        let turn = start + first;
+        assert_eq!(until_its_turn(&cluster, CALM, turn), Duration::ZERO);
+        let after = turn + Duration::from_millis(1);
         assert_eq!(
             until_its_turn(&cluster, CALM, after),
             CALM.saturating_sub(Duration::from_millis(1))

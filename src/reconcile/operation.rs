@@ -72,11 +72,12 @@ pub(super) struct Permission {
 
 /// The effect of a step.
 pub(super) enum Applied {
-    /// The step was made.
+    /// The step was made, so the look is outdated: no later operation takes its turn with it, and
+    /// the next look comes soon. A step that changes nothing is never `Done`.
     Done,
     /// The facts have changed since the look.
     Outdated,
-    /// The step has to wait, for a time that nobody is told of.
+    /// Nothing was changed: the step has to wait. Later operations take their turns.
     Deferred,
     /// The step had no effect, for this reason.
     Failed(String),
@@ -179,8 +180,8 @@ pub(super) trait Operation: Send {
     /// Says on other objects than the budget what comes next.
     fn publish(
         &mut self,
-        _turn: &OperationContext<'_>,
-        _facts: &Self::Input,
+        _context: &OperationContext<'_>,
+        _input: &Self::Input,
         _next: &Plan<Self::Step, Self::Wait>,
     ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
@@ -274,6 +275,10 @@ pub(super) trait Driver: Send {
         &'a mut self,
         context: &'a OperationContext<'_>,
     ) -> BoxFuture<'a, (bool, Option<Report>)>;
+
+    /// Returns when a member that did not serve answers differently, if the operation waits for
+    /// that.
+    fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()>;
 }
 
 impl<O: Operation> Driver for Driven<O> {
@@ -305,7 +310,7 @@ impl<O: Operation> Driver for Driven<O> {
             if self.pace.is_too_early(context.asked) || !is_missed() {
                 return (false, None);
             }
-            let (rest, outcome) = match self.context(context).await {
+            let (rest, outcome) = match self.act(context).await {
                 Ok(taken) => taken,
                 Err(ReconcileError::Ledger(error)) if error.begin_again() => {
                     (Rest::Within(AT_ONCE), (true, None))
@@ -321,10 +326,17 @@ impl<O: Operation> Driver for Driven<O> {
         }
         .boxed()
     }
+
+    fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()> {
+        match self.pace.rest {
+            Rest::Attentive(_) => self.operation.until_otherwise(prober),
+            _ => std::future::pending().boxed(),
+        }
+    }
 }
 
 impl<O: Operation> Driven<O> {
-    async fn context(
+    async fn act(
         &mut self,
         context: &OperationContext<'_>,
     ) -> Result<(Rest, (bool, Option<Report>)), ReconcileError> {
@@ -347,16 +359,6 @@ impl<O: Operation> Driven<O> {
             Some((_, Ended::Refused(_) | Ended::Deferred)) | None => made.done.is_some(),
         };
         Ok((rest, (changed, report)))
-    }
-
-    pub(super) async fn until_otherwise(&self, prober: &Prober)
-    where
-        O: Sync,
-    {
-        match self.pace.rest {
-            Rest::Attentive(_) => self.operation.until_otherwise(prober).await,
-            _ => std::future::pending().await,
-        }
     }
 }
 

@@ -70,7 +70,8 @@ impl Operations {
 
     /// Returns when a member that did not serve answers differently, if an operation waits for
     /// that.
-    pub(super) async fn until_otherwise(&self, prober: &Prober) {
-        self.rollout.until_otherwise(prober).await;
+    pub(super) async fn until_otherwise(&mut self, prober: &Prober) {
+        let waits = self.in_order().map(|one| one.until_otherwise(prober));
+        futures::future::select_all(waits).await;
     }
 }

@@ -150,8 +150,9 @@ impl Watches {
         let covered: BTreeSet<String> = namespaces.iter().cloned().collect();
         let covers =
             Arc::new(move |namespace: &str| covered.is_empty() || covered.contains(namespace));
-        let (known, sets, pods) = (
+        let (known, budgets, sets, pods) = (
             self.namespaces.clone(),
+            self.budgets.clone(),
             self.stateful_sets.clone(),
             self.pods.clone(),
         );
@@ -162,8 +163,11 @@ impl Watches {
                 known.is_listed().then(gated)
             }),
             set: Box::new(move |cluster| {
-                let shows = covers(&cluster.namespace) && sets.is_listed();
+                let is_listed = sets.is_listed() && budgets.is_listed();
+                let has_budget = || budgets.of_cluster(cluster).is_some();
+                let shows = covers(&cluster.namespace) && is_listed;
                 shows.then(|| match sets.of_cluster(cluster).map(|set| set.sight) {
+                    _ if has_budget() => SetSeen::Enrolled,
                     None => SetSeen::Missing,
                     Some(sight) if sight.is_enrolled => SetSeen::Enrolled,
                     Some(sight) if sight.opts_out => SetSeen::OptedOut,

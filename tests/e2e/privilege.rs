@@ -283,6 +283,38 @@ async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
         "of its own making only",
     )?;
 
+    // The companion itself passes, and none that stops the drains of others.
+    let companion = json!({
+        "metadata": {
+            "name": "quorumgate-etcd", "labels": {"app.kubernetes.io/managed-by": "quorumgate"},
+            "ownerReferences": [{
+                "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget", "name": "etcd", "uid": "u",
+            }],
+        },
+        "spec": {"minAvailable": 2, "selector": {"matchExpressions": [
+            {"key": "statefulset.kubernetes.io/pod-name", "operator": "Exists"},
+        ]}},
+    });
+    let changed = |change: Value| {
+        let mut changed = companion.clone();
+        json_patch::merge(&mut changed, &change);
+        serde_json::from_value::<PodDisruptionBudget>(changed)
+    };
+    let others: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), "default");
+    others.create(&dry, &changed(json!({}))?).await?;
+    for change in [
+        json!({"spec": {"selector": {"matchExpressions": null}}}),
+        json!({"spec": {"minAvailable": null, "maxUnavailable": 0}}),
+        json!({"metadata": {"ownerReferences": null}}),
+        json!({"metadata": {"ownerReferences": [{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "etcd", "uid": "u",
+        }]}}),
+        json!({"metadata": {"name": "quorumgate-other"}}),
+    ] {
+        let refused = others.create(&dry, &changed(change.clone())?).await;
+        refused_for(refused, "belongs to its budget").with_context(|| change.to_string())?;
+    }
+
     let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(client.clone(), world.namespace());
     let mut budget = QuorumDisruptionBudget::with_defaults(&quorumgate::quorum::ClusterRef::new(
         world.namespace(),
@@ -809,6 +841,7 @@ async fn of_a_webhook_configuration_the_account_changes_bundle_and_word_only() -
     for url in [
         format!("https://example.org/validate/pods/{secret}"),
         format!("{host}/validate/evictions/{secret}"),
+        format!("{host}/mutate/pods/{secret}"),
         format!("{host}/validate/pods/{secret}/more"),
         format!("{host}/"),
     ] {

@@ -49,6 +49,7 @@ impl Incarnations for Nobody {
         &'a self,
         _namespace: &'a str,
         _pod: &'a str,
+        _is_gated: bool,
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
         ready(Err("nobody knows".to_owned())).boxed()
     }

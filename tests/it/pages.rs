@@ -1,5 +1,5 @@
-//! The reference pages that are written from the program: every field of the custom resources, and
-//! every option of the command line. `make pages` writes them.
+//! The reference pages that are written from the program: every field of the custom resources,
+//! every option of the command line, and the rules. `make pages` writes them.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -105,6 +105,17 @@ validations:
   - expression: >-
       request.resource.resource != 'poddisruptionbudgets' || request.name.startsWith('quorumgate-')
     message: the gate's account may write companion budgets only, quorumgate-NAME
+  # A budget for all pods of a namespace, or one that permits nothing, would stop every drain.
+  - expression: >-
+      request.resource.resource != 'poddisruptionbudgets' || request.operation == 'DELETE' || (
+        request.namespace != 'kube-system' &&
+        has(dyn(object).metadata.ownerReferences) && dyn(object).metadata.ownerReferences.exists(owner,
+          owner.kind == 'QuorumDisruptionBudget' && request.name == 'quorumgate-' + owner.name) &&
+        has(dyn(object).spec.selector) && has(dyn(object).spec.selector.matchExpressions) &&
+        dyn(object).spec.selector.matchExpressions.exists(term,
+          term.key == 'statefulset.kubernetes.io/pod-name' && term.operator == 'Exists') &&
+        has(dyn(object).spec.minAvailable) && !has(dyn(object).spec.maxUnavailable))
+    message: a companion budget belongs to its budget, selects members, and says how many stay
   - expression: >-
       variables.objects.all(object, !has(object.metadata.annotations) ||
         !('quorumgate.io/override-until' in object.metadata.annotations)) || request.operation == 'DELETE'

@@ -38,8 +38,8 @@ pub struct Tolerance {
     /// The pods with an open grant.
     pub in_flight: Vec<PodName>,
     /// Whether no serving member may go although quorum would allow it: the ledger is not trusted,
-    /// so grants that it does not show may be open (rule 9), or another budget guards the same
-    /// members (rule 8).
+    /// so grants that it does not show may be open (rule 9), another budget guards the same members
+    /// (rule 8), data is lost, or new pods would leave the cluster.
     pub is_withheld: bool,
 }
 
@@ -69,7 +69,9 @@ impl Snapshot {
             majority: majority(voters),
             in_flight: in_flight(grants, None),
             is_withheld: self.circumstances.ledger != Trust::Trusted
-                || self.circumstances.shared_with.is_some() && !self.has_all_members_here(),
+                || self.circumstances.shared_with.is_some() && !self.has_all_members_here()
+                || self.circumstances.forces_new_cluster
+                || self.went_back.is_some(),
         }
     }
 

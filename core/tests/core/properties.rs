@@ -252,6 +252,22 @@ proptest! {
     }
 
     #[test]
+    fn an_allowed_disruption_is_one_that_some_member_gets(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        forces_new_cluster in any::<bool>(),
+    ) {
+        let grants = grants_of(&cluster, &granted);
+        let mut snapshot = Snapshot::assemble(&cluster.world().observation());
+        snapshot.circumstances.forces_new_cluster = forces_new_cluster;
+        if snapshot.tolerance(&grants).disruptions_allowed() > 0 {
+            let pods = cluster.pods();
+            let verdicts = pods.iter().map(|pod| decide(&snapshot, &grants, &ask(pod, Kind::Delete)));
+            prop_assert!(verdicts.into_iter().any(|one| matches!(one, Verdict::Allow(_))));
+        }
+    }
+
+    #[test]
     fn no_sequence_of_yeses_and_settlements_exceeds_the_headroom(
         voters in 3_usize..=7,
         learners in 0_usize..=1,

@@ -21,16 +21,17 @@ use crate::admission::reads::Reads;
 use crate::admission::room::Readable;
 use crate::api::names::{GATED, TRUE};
 use crate::named;
-use crate::quorum::PodUid;
+use crate::quorum::{PodName, PodUid};
 
 /// A source of the UIDs of pods.
 pub trait Incarnations: Send + Sync + 'static {
     /// The UID of the pod, read uncached. `None` if the pod does not exist, or its namespace has no
-    /// webhooks. The error is a sentence.
+    /// webhooks, which is not read if `is_gated`. The error is a sentence.
     fn uid_of<'a>(
         &'a self,
         namespace: &'a str,
         pod: &'a str,
+        is_gated: bool,
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>>;
 }
 
@@ -44,23 +45,30 @@ impl Incarnations for ApiServer {
         &'a self,
         namespace: &'a str,
         pod: &'a str,
+        is_gated: bool,
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
         Box::pin(async move {
             let namespaces = Api::<Namespace>::all(self.0.clone());
             let pods = Api::<Pod>::namespaced(self.0.clone(), namespace);
+            let has_webhooks = async {
+                if is_gated {
+                    return Ok(true);
+                }
+                let around = named::get_metadata_opt(&namespaces, named::OF_OBJECT, namespace);
+                let around = around.await?;
+                Ok(around.is_some_and(|around| has_label(&around.metadata)))
+            };
             // Without a resourceVersion the API server reads from etcd, and not from its cache.
-            let (around, found) = tokio::try_join!(
-                named::get_metadata_opt(&namespaces, named::OF_OBJECT, namespace),
-                named::get_metadata_opt(&pods, named::OF_OBJECT, pod)
-            )
-            .map_err(|error| format!("the pod could not be read: {error}"))?;
-            let found = found.filter(|_| around.is_some_and(|around| is_gated(&around.metadata)));
+            let found = named::get_metadata_opt(&pods, named::OF_OBJECT, pod);
+            let (has_webhooks, found) = tokio::try_join!(has_webhooks, found)
+                .map_err(|error: kube::Error| format!("the pod could not be read: {error}"))?;
+            let found = found.filter(|_| has_webhooks);
             Ok(found.and_then(|pod| pod.metadata.uid).map(PodUid::new))
         })
     }
 }
 
-fn is_gated(namespace: &ObjectMeta) -> bool {
+fn has_label(namespace: &ObjectMeta) -> bool {
     let labels = namespace.labels.as_ref();
     labels
         .and_then(|labels| labels.get(GATED))
@@ -75,15 +83,22 @@ pub(in crate::admission) async fn asked(
     reads: Reads<'_>,
 ) -> Result<ParsedReview, Malformed> {
     let mut evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
-    let patch = if evicted.precondition().is_some() {
+    let (namespace, pod) = (&*evicted.namespace, &*evicted.pod);
+    // A watch may be behind. But a cluster that it does not show yet is new, and no member of it
+    // goes before its ledger is trusted.
+    let is_foreign = || (reads.is_foreign)(namespace, &PodName::new(pod));
+    let patch = if evicted.precondition().is_some() || is_foreign() {
         Ok(None)
-    } else if let Err(why) = reads.allowed_in(&evicted.namespace) {
-        Err(why.to_string())
     } else {
-        let uid = incarnations.uid_of(&evicted.namespace, &evicted.pod);
-        match timeout_at(context.deadline, uid).await {
-            Ok(found) => found.map(|uid| uid.map(|uid| tie(&evicted.eviction, &uid))),
-            Err(_) => Err("the pod could not be read in time".to_owned()),
+        match reads.allowed_in(namespace) {
+            Err(why) => Err(why.to_string()),
+            Ok(may_read) => {
+                let uid = incarnations.uid_of(namespace, pod, may_read.is_gated);
+                match timeout_at(context.deadline, uid).await {
+                    Ok(found) => found.map(|uid| uid.map(|uid| tie(&evicted.eviction, &uid))),
+                    Err(_) => Err("the pod could not be read in time".to_owned()),
+                }
+            }
         }
     };
     Ok(ParsedReview {
@@ -128,17 +143,17 @@ mod tests {
         }
         let server = ApiServer(api.client());
         assert_eq!(
-            server.uid_of("db", "etcd-0").await,
+            server.uid_of("db", "etcd-0", false).await,
             Ok(Some("of-db".into()))
         );
         for elsewhere in ["kube-system", "default", "nowhere"] {
             assert_eq!(
-                server.uid_of(elsewhere, "etcd-0").await,
+                server.uid_of(elsewhere, "etcd-0", false).await,
                 Ok(None),
                 "{elsewhere}"
             );
         }
-        assert_eq!(server.uid_of("db", "etcd-1").await, Ok(None));
+        assert_eq!(server.uid_of("db", "etcd-1", false).await, Ok(None));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::patch::{remove, replace, set};
 use crate::admission::asked::{Context, ParsedReview, ReviewAction, ReviewContext, Subject};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
-use crate::admission::reads::Reads;
+use crate::admission::reads::{NoRead, Reads};
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
@@ -42,6 +42,11 @@ pub trait Enrolment: Send + Sync + 'static {
     /// Whether a namespace is under the gate, by the watches. `None` where they cannot tell.
     fn is_gated(&self, _namespace: &str) -> Option<bool> {
         None
+    }
+
+    /// Whether the watches show that a pod of a namespace is nobody's.
+    fn is_foreign(&self, _namespace: &str, _pod: &PodName) -> bool {
+        false
     }
 
     /// How a member's pod starts that is about to be created. `None`: as its owner wants.
@@ -73,6 +78,10 @@ impl Enrolment for Observer {
 
     fn is_gated(&self, namespace: &str) -> Option<bool> {
         (self.sights()?.is_gated)(namespace)
+    }
+
+    fn is_foreign(&self, namespace: &str, pod: &PodName) -> bool {
+        self.shows_foreign(namespace, pod)
     }
 
     fn start<'a>(
@@ -111,9 +120,13 @@ pub(in crate::admission) async fn asked(
     let pod = request.take_object()?;
     let (namespace, name) = request.place(&pod.metadata)?;
     let subject = Subject::pod(namespace, name, None);
-    let may_read = reads.allowed_in(namespace).is_ok();
-    let patch = match stateful_set_of(&pod.metadata).filter(|_| may_read) {
-        Some(set) => {
+    let set = stateful_set_of(&pod.metadata);
+    let may_read = set.is_some().then(|| reads.allowed_in(namespace));
+    if let Some(Err(because @ NoRead::NoPlace)) = &may_read {
+        warn!(namespace, pod = subject.name, %because, "pod starts unguarded");
+    }
+    let patch = match set.zip(may_read.and_then(Result::ok)) {
+        Some((set, _place)) => {
             let changed = changes(&pod, &set, namespace, &subject.name, enrolment);
             // The pod is created in any case: a missing member does harm.
             let changed = timeout_at(context.deadline, changed).await;

@@ -102,7 +102,7 @@ async fn keep_strategy(
     }
     let enrolled = async {
         let may_read = reads.allowed_in(&subject.namespace);
-        may_read.map_err(|why| why.to_string())?;
+        let _place = may_read.map_err(|why| why.to_string())?;
         enrolment
             .is_enrolled(&subject.namespace, &subject.name)
             .await

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    Condition, LabelSelector, OwnerReference, Time,
+};
 use kube::api::ObjectMeta;
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use serde::{Deserialize, Deserializer};
@@ -106,11 +108,34 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
     budget
 }
 
-/// A `PodDisruptionBudget` without its status, which changes with each of its pods.
+/// The longest selector that is kept, in bytes of its keys and values.
+const LONGEST_SELECTOR: usize = 8 * 1024;
+
+/// A `PodDisruptionBudget` without its status, which changes with each of its pods. Anybody with
+/// `edit` may write budgets of a mebibyte: a selector that is too long counts as that of all pods,
+/// for which the gate writes no budget of its own beside it.
 pub(super) fn disruption_budget(mut budget: PodDisruptionBudget) -> PodDisruptionBudget {
     budget.metadata.annotations = None;
+    budget.metadata.managed_fields = None;
+    let labels = budget.metadata.labels.iter_mut();
+    labels.for_each(|labels| labels.retain(|key, _| key == names::MANAGED_BY));
     budget.status = None;
+    let selector = budget.spec.iter_mut().filter_map(|s| s.selector.as_mut());
+    selector
+        .filter(|selector| length(selector) > LONGEST_SELECTOR)
+        .for_each(|selector| *selector = LabelSelector::default());
     budget
+}
+
+fn length(selector: &LabelSelector) -> usize {
+    let labels = selector.match_labels.iter().flatten();
+    let labels = labels.map(|(key, value)| key.len() + value.len());
+    let terms = selector.match_expressions.iter().flatten();
+    let terms = terms.map(|term| {
+        let values = term.values.iter().flatten();
+        term.key.len() + values.map(String::len).sum::<usize>()
+    });
+    labels.chain(terms).sum()
 }
 
 /// A namespace with its labels, any of which a webhook may select by.
@@ -162,6 +187,29 @@ mod tests {
     use crate::api::condition;
     use crate::ledger::trust_record;
     use crate::reconcile::enrol::made_here;
+
+    #[test]
+    fn a_disruption_budget_is_small_however_long_its_selector_is() {
+        let budget = |labels: usize| {
+            let labels: BTreeMap<String, String> = (0..labels)
+                .map(|n| (format!("label-{n}"), "x".repeat(60)))
+                .collect();
+            let budget = disruption_budget(
+                serde_json::from_value(json!({
+                    "metadata": {
+                        "name": "a", "labels": {names::MANAGED_BY: "quorumgate", "more": "of it"},
+                    },
+                    "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+                }))
+                .unwrap(),
+            );
+            assert_eq!(budget.labels().len(), 1);
+            budget.spec.unwrap().selector.unwrap()
+        };
+        assert_eq!(budget(2).match_labels.unwrap().len(), 2);
+        // An empty selector is that of all pods.
+        assert_eq!(budget(20_000), LabelSelector::default());
+    }
 
     fn cached(whole: &QuorumDisruptionBudget) -> QuorumDisruptionBudget {
         super::budget(DeserializeGuard(Ok(whole.clone())))

@@ -17,7 +17,7 @@ use quorumgate::features::Features;
 use quorumgate::judge::{
     Allowed, Answer, ClaimQuestion, Decision, Ground, Judging, Question, Refused, SetQuestion,
 };
-use quorumgate::quorum::{ClusterRef, PodUid, Reason, Waiver};
+use quorumgate::quorum::{ClusterRef, PodName, PodUid, Reason, Waiver};
 use quorumgate::telemetry::events::{Notice, Notices};
 use quorumgate::telemetry::metrics::Metrics;
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) lookup_takes: Duration,
     /// Whether namespaces are under the gate, by the watches.
     pub(crate) gated: Option<bool>,
+    /// Whether every pod is nobody's, by the watches.
+    pub(crate) foreign: bool,
     pub(crate) enrolled: BTreeSet<String>,
     /// Whether the lookup of enrolment fails.
     pub(crate) enrolment_fails: bool,
@@ -59,6 +61,7 @@ impl Default for World {
             incarnation: Ok(None),
             lookup_takes: Duration::ZERO,
             gated: None,
+            foreign: false,
             enrolled: BTreeSet::new(),
             enrolment_fails: false,
             features: Features::default(),
@@ -253,6 +256,7 @@ impl Incarnations for Behind {
         &'a self,
         namespace: &'a str,
         pod: &'a str,
+        _is_gated: bool,
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
         let name = format!("{namespace}/{pod}");
         self.written.lookups.lock().unwrap().push(name);
@@ -266,6 +270,10 @@ impl Incarnations for Behind {
 impl Enrolment for Behind {
     fn is_gated(&self, _namespace: &str) -> Option<bool> {
         self.world.gated
+    }
+
+    fn is_foreign(&self, _namespace: &str, _pod: &PodName) -> bool {
+        self.world.foreign
     }
 
     fn is_enrolled<'a>(

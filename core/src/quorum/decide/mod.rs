@@ -3,7 +3,7 @@
 //! Only rule 10 is asked after the rules that follow it. [`decide_early`] holds rules 1 to 4, which
 //! need no look at any member, so that a foreign pod or a teardown never waits for etcd. [`decide`]
 //! begins with them and goes on with those that need the snapshot. Each rule is a function named
-//! after its number.
+//! after its number, or after what it says where it stands between two numbers.
 
 mod early;
 mod members;
@@ -25,9 +25,9 @@ pub(in crate::quorum) use requests::by_override;
 /// A rule. The result is `None` if the rule does not apply.
 type Rule = fn(&Request<'_>) -> Option<Verdict>;
 
-/// Rules 5 to 9, in order. Restarts in place are refused after rule 7, and pods whose successors
-/// would leave the cluster. While data is lost, all
-/// stay after rule 8.
+/// Rules 5 to 9, in order, which hold for every member alike. Those without a number refuse
+/// restarts in place, pods whose successors would leave the cluster, and every pod while data is
+/// lost.
 const BEFORE_MEMBERS: [Rule; 8] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
@@ -39,7 +39,8 @@ const BEFORE_MEMBERS: [Rule; 8] = [
     requests::rule_9_untrusted_ledger,
 ];
 
-/// Rules 11 to 16, in order. Rule 17 answers if none of them applies.
+/// Rules 11 to 16, in order, which look at the member or count voters. Rule 17 answers if none of
+/// them applies.
 const MEMBERS: [Rule; 6] = [
     members::rule_11_learner,
     members::rule_12_costs_nothing,

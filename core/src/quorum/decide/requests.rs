@@ -1,4 +1,5 @@
-//! Rules 5 to 10, which depend on the request, on the ledger and on the cluster's other objects.
+//! Rules 5 to 10, which depend on the request, on the ledger and on the cluster as a whole, not on
+//! the member.
 
 use super::request::Request;
 use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};

@@ -10,6 +10,7 @@ use crate::quorum::circumstances::{
 };
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::{ListedMember, Probe, Target, Unanswered};
+use crate::quorum::log_end::WentBack;
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
     Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
@@ -1087,4 +1088,40 @@ fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
     // The last report of a node that is not Ready proves nothing.
     o.pods[1].node = Node::NotReady;
     assert_waits(&verdict(&o, Kind::Delete, 1), "QuorumLost");
+}
+
+#[test]
+fn what_keeps_every_member_leaves_no_disruption_allowed() {
+    type Change = fn(&mut Snapshot);
+    let cases: [(&str, Change); 4] = [
+        ("the ledger is not trusted", |cluster| {
+            let remaining = Some(Duration::from_secs(60));
+            cluster.circumstances.ledger = Trust::Untrusted { remaining };
+        }),
+        ("another budget guards them", |cluster| {
+            cluster.circumstances.shared_with = Some(ClusterRef::new("b", "copy"));
+            cluster.members[2].pod = None;
+        }),
+        ("new pods would leave the cluster", |cluster| {
+            cluster.circumstances.forces_new_cluster = true;
+        }),
+        ("data is lost", |cluster| {
+            cluster.went_back = Some(WentBack {
+                cluster: ClusterId(1),
+                serves_as: ClusterId(1),
+                reached: 9,
+                is: 5,
+            });
+        }),
+    ];
+    let none = Grants::default();
+    for (case, change) in cases {
+        let mut cluster = Snapshot::assemble(&healthy(3));
+        assert_eq!(cluster.tolerance(&none).disruptions_allowed(), 1);
+        change(&mut cluster);
+        let verdict = decide(&cluster, &none, &ask(Kind::Delete, 0));
+        assert!(!matches!(verdict, Verdict::Allow(_)), "{case}: {verdict:?}");
+        let allowed = cluster.tolerance(&none).disruptions_allowed();
+        assert_eq!(allowed, 0, "{case}");
+    }
 }
