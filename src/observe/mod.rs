@@ -57,7 +57,7 @@ mod upkeep;
 mod view;
 mod ways;
 
-pub use advice::advice;
+pub use advice::{advice, name_a_user};
 pub use belonging::{giver_of, is_stateful_set, named_after};
 pub use bound_node::bound_to;
 pub use claim_note::ClaimNote;

@@ -39,6 +39,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) told: &'a str,
     /// Advice, where no member could be asked by any way.
     pub(super) advice: Option<&'a str>,
+    /// Advice, where members want a user and the budget names none.
+    pub(super) name_a_user: Option<&'a str>,
     /// Whether the StatefulSet has the label that enrols it, where the gate made the budget because
     /// of that. `None` where the label does not matter.
     pub(super) labelled: Option<bool>,
@@ -494,7 +496,10 @@ impl ReportFacts<'_> {
             return (kind, Is::False, reason.unwrap_or("NoAnswer"), text);
         }
         if let Some(reason) = reason {
-            let text = format!("{}; asked by: {}", hindered.join("; "), self.told);
+            let denied: &str = (&Unanswered::Denied(String::new())).into();
+            let fix = self.name_a_user.filter(|_| reason == denied);
+            let fix = fix.map_or_else(String::new, |fix| format!("; to fix it, {fix}"));
+            let text = format!("{}; asked by: {}{fix}", hindered.join("; "), self.told);
             return (kind, Is::False, reason, text);
         }
         match answered {

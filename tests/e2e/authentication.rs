@@ -85,7 +85,10 @@ async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
     let plain = |condition: &Condition| condition.reason == "Plaintext";
     world.reported("MembersAskedByTLS", plain).await?;
     world.etcd.enable_auth().await?;
-    let denied = |condition: &Condition| condition.reason == "AccessDenied";
+    let command = r#"patch qdb etcd --type merge -p '{"spec":{"members":{"auth":{"secret":{"name":"etcd-user"}}}}}'"#;
+    let denied = |condition: &Condition| {
+        condition.reason == "AccessDenied" && condition.message.contains(command)
+    };
     world.reported("EvidenceLive", denied).await?;
 
     user(&world, "wrong").await?;

@@ -48,9 +48,26 @@ async fn every_shape_is_asked_within_ten_seconds_of_its_label() -> Result<()> {
         enrol(&sandbox, &set).await?;
         is_live(&sandbox, &set, scheme).await?;
         is_known_to_be_in_pods(&sandbox, &set).await?;
+        if shape == "configuration-file" {
+            cannot_be_made_to_join(&sandbox, &set).await?;
+        }
     }
     gate.close().await?;
     sandbox.close().await
+}
+
+/// No argument and no variable of the pod says how this etcd starts, so the gate cannot either.
+async fn cannot_be_made_to_join(sandbox: &Sandbox, set: &str) -> Result<()> {
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(SOON, "that is said on the first day", || async {
+        let status = budgets.get(set).await?.status.context("no status")?;
+        let mut conditions = status.conditions.into_iter();
+        let shown = conditions.find(|c| c.type_ == condition::DATA_PROTECTED);
+        let shown = shown.context("no condition")?;
+        ensure!(shown.reason == "StateNotSet", "{shown:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// The data of each is on an `emptyDir`, also where only another object says which directory it is.

@@ -6,22 +6,25 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use quorumgate::api::condition;
-use quorumgate_testbed::etcd_cluster::{Initialisation, UpdateStrategy};
+use quorumgate_testbed::etcd_cluster::{EtcdVersion, Initialisation, UpdateStrategy};
 use quorumgate_testbed::eventually;
-use quorumgate_testbed::faults::{PodFaults, fail_readiness};
+use quorumgate_testbed::faults::{Cut, PodFaults, fail_readiness};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::scene::{ELECTION, Watched, on_delete};
-use super::template::{self, another_than, revision};
-use super::told::{finished, waits_on};
+use super::template::{self, another_than, outdated, revision};
+use super::told::{ROLLOUT, finished, waits_on, wish};
 use crate::asking::{By, refusal};
 use crate::order::Order;
 use crate::vigil::Vigil;
 use crate::world::{SOON, World, WorldBuilder};
 
-/// The time for which the gate is rejected. It is several times what the gate waits before a member
-/// counts as hanging.
-const REJECTED_FOR: Duration = Duration::from_secs(15);
+/// The time for which the gate is kept out. It is several times what the gate waits before a member
+/// counts as hanging, and twice the grace period of a lost quorum.
+const OUT_FOR: Duration = Duration::from_secs(15);
+/// The shortest grace period that a budget accepts.
+const GRACE: &str = "7s";
 
 fn fails() -> Initialisation {
     Initialisation::Fails(Vec::new())
@@ -193,19 +196,28 @@ async fn while_none_listens_after_a_restore_only_an_override_lets_members_go() -
     world.close().await
 }
 
-/// A network policy rejects the gate from every member, and readiness fails for another reason. The
-/// members serve each other meanwhile, and look like members that do not listen yet.
+/// The members serve each other meanwhile, and look like members that do not listen yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
-    let world = on_delete("rejected", |etcd| etcd).start().await?;
+    out_of_reach("rejected", PodFaults::refuse_clients).await
+}
+
+/// The members serve each other meanwhile, and look almost like members that have lost all peers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_drops_what_the_gate_sends_makes_nobody_mute() -> Result<()> {
+    out_of_reach("dropped", PodFaults::ignore_clients).await
+}
+
+/// A network policy keeps the gate from every member, and readiness fails for another reason.
+async fn out_of_reach(name: &str, cut: fn(&PodFaults) -> Result<Cut>) -> Result<()> {
+    let world = on_delete(name, |etcd| etcd).start().await?;
+    wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
     let mut order = Order::watch(&world).await?;
     let pods = world.etcd.pod_names();
     let mut faults = Vec::new();
     for pod in &pods {
-        let rejected = PodFaults::find(&world.sandbox, pod)
-            .await?
-            .refuse_clients()?;
-        faults.push((rejected, fail_readiness(&world.sandbox, pod)?));
+        let cut = cut(&PodFaults::find(&world.sandbox, pod).await?)?;
+        faults.push((cut, fail_readiness(&world.sandbox, pod)?));
     }
     eventually(SOON, "no pod is Ready", async || {
         for pod in &pods {
@@ -222,7 +234,7 @@ async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
     .await?;
     let target = template::change(&world, "one").await?;
     waits_on(&world, &target, &["Evidence", "Permission"]).await?;
-    let until = Instant::now() + REJECTED_FOR;
+    let until = Instant::now() + OUT_FOR;
     while Instant::now() < until {
         for (pod, by) in pods.iter().zip(By::BOTH.into_iter().cycle()) {
             let (code, message) = refusal(world.ask(by, pod).await)?;
@@ -235,5 +247,41 @@ async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
     }
     drop(faults);
     finished(&world, &target).await?;
+    world.close().await
+}
+
+/// etcd 3.5 accepts connections before it has found its peers, and answers nothing. So the members
+/// of a cluster whose peers cannot reach each other any more, by a wrong authority for example.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_listen_and_never_answer_are_repaired_by_a_corrected_template() -> Result<()> {
+    let world = on_delete("mute", |etcd| etcd.version(EtcdVersion::V3_5));
+    let world = world.start().await?;
+    wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
+    let mut cuts = Vec::new();
+    for pod in world.etcd.pod_names() {
+        let faults = PodFaults::find(&world.sandbox, &pod).await?;
+        cuts.push(faults.partition()?);
+        faults.kill()?;
+    }
+    eventually(SOON, "a delete is told the way", async || {
+        let (code, message) = refusal(world.delete("etcd-0").await)?;
+        ensure!(
+            code == 429 && message.contains("correct the pod template"),
+            "{code}: {message}"
+        );
+        anyhow::Ok(())
+    })
+    .await?;
+    // The next incarnations have other addresses, to which the cuts do not apply.
+    let target = template::change(&world, "one").await?;
+    eventually(ROLLOUT, "all are updated", async || {
+        let left = outdated(&world, &target).await?;
+        ensure!(left.is_empty(), "{left:?} are not");
+        anyhow::Ok(())
+    })
+    .await?;
+    drop(cuts);
+    finished(&world, &target).await?;
+    world.whole().await?;
     world.close().await
 }
