@@ -29,14 +29,14 @@ pub fn advice(cluster: &ClusterRef, failed: &FailedWay) -> String {
 
 /// The command that names a user of etcd, where members want one and the budget names none.
 pub fn name_a_user(cluster: &ClusterRef) -> String {
-    let members = json!({"auth": {"secret": {"name": "SECRET"}}});
     let ClusterRef { namespace, name } = cluster;
+    let secret = format!("{name}-user");
+    let members = json!({"auth": {"secret": {"name": secret}}});
     let patch = Patch { cluster, members };
     format!(
-        "name a user of etcd: kubectl -n {namespace} create secret generic {name}-user \
+        "name a user of etcd: kubectl -n {namespace} create secret generic {secret} \
          --from-literal=username=USER --from-literal=password=PASSWORD, and run: {patch}"
     )
-    .replace("SECRET", &format!("{name}-user"))
 }
 
 fn fix(cluster: &ClusterRef, pod: &str, way: &Way, why: &WhyFailed) -> String {
