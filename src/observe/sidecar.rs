@@ -79,9 +79,12 @@ pub struct SidecarStarts {
     pub is_first: bool,
 }
 
-/// The container of etcd-backup-restore, by etcd-druid's convention.
+/// The container of etcd-backup-restore, by etcd-druid's convention: beside etcd's, or an init
+/// container that runs on.
 pub(super) fn container(pod: &Pod) -> Option<&Container> {
-    let mut containers = pod.spec.as_ref()?.containers.iter();
+    let spec = pod.spec.as_ref()?;
+    let running_on = spec.init_containers.iter().flatten();
+    let mut containers = spec.containers.iter().chain(running_on);
     containers.find(|container| container.name == NAME)
 }
 
@@ -89,8 +92,10 @@ pub(super) fn container(pod: &Pod) -> Option<&Container> {
 /// or one of them does not run. `named` is the container of etcd that the budget names.
 pub fn starts(pod: &Pod, named: Option<&str>) -> Option<SidecarStarts> {
     let etcd = containers::etcd_status(pod, named)?;
-    let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
-    let sidecar = reported.iter().find(|status| status.name == NAME)?;
+    let status = pod.status.as_ref()?;
+    let running_on = status.init_container_statuses.iter().flatten();
+    let mut reported = status.container_statuses.iter().flatten().chain(running_on);
+    let sidecar = reported.find(|status| status.name == NAME)?;
     let (etcd_began, sidecar_began) = (began(etcd)?, began(sidecar)?);
     Some(SidecarStarts {
         pod: pods::uid(pod).to_string(),
@@ -226,5 +231,29 @@ mod tests {
         assert_eq!(is_first((2, "00:09"), began("00:01")), Some(false));
         assert_eq!(is_first((2, "00:09"), began("00:10")), Some(true));
         assert_eq!(is_first((0, "00:09"), json!({"restarts": 1})), None);
+    }
+
+    #[test]
+    fn an_init_container_that_runs_on_is_the_one_beside_etcd_too() {
+        let running = json!({"running": {"startedAt": "2026-01-01T00:00:01Z"}});
+        let status = |name: &str| {
+            json!({
+                "name": name, "ready": true, "restartCount": 0, "image": "", "imageID": "",
+                "state": running,
+            })
+        };
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"uid": "u"},
+            "spec": {
+                "containers": [{"name": "etcd"}],
+                "initContainers": [{"name": NAME, "restartPolicy": "Always"}],
+            },
+            "status": {
+                "containerStatuses": [status("etcd")], "initContainerStatuses": [status(NAME)],
+            },
+        }))
+        .unwrap();
+        assert!(container(&pod).is_some());
+        assert!(starts(&pod, None).is_some_and(|starts| starts.is_first));
     }
 }
