@@ -28,10 +28,9 @@ pub(crate) fn confirm(what: &str, given: &Yes) -> Result<()> {
     out.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;
-    if answer.trim() == "yes" {
-        Ok(())
-    } else {
-        bail!("nothing was done")
+    match answer.trim() {
+        "yes" | "y" => Ok(()),
+        other => bail!("nothing was done: you typed {other:?}, and not yes"),
     }
 }
 

@@ -299,18 +299,15 @@ impl Cluster {
 
     /// The gate's part, in a word or two.
     fn gate(&self) -> String {
+        let problem = |kind: &str| self.problems.iter().find(|p| p.condition == kind);
+        if let Some(inactive) = problem(condition::GATE_ACTIVE) {
+            return format!("not in force; {}", inactive.reason);
+        }
         let does = match self.enforcement {
             Enforcement::Enforce => "enforces",
             Enforcement::Warn => "only warns",
         };
-        let broken = self.problems.iter().find(|problem| {
-            [
-                condition::GATE_ACTIVE,
-                condition::LEDGER_TRUSTED,
-                condition::EVIDENCE_LIVE,
-            ]
-            .contains(&problem.condition.as_str())
-        });
+        let broken = problem(condition::LEDGER_TRUSTED).or(problem(condition::EVIDENCE_LIVE));
         match broken {
             Some(problem) => format!("{does}; {}", problem.reason),
             None => does.to_owned(),
@@ -669,7 +666,7 @@ pub(crate) mod tests {
             "etcd",
             "1 of 3, 2 needed",
             "etcd-0",
-            "enforces; NotAsked  etcd-2       etcd-1     GateActive  <none>",
+            "not in force; NotAsked  etcd-2       etcd-1     GateActive  <none>",
         ] {
             assert!(row.contains(word), "{word}: {row}");
         }

@@ -42,8 +42,8 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Replace) -> Result<End> 
     confirm(&warning(cluster, pod, &id), &options.yes)?;
     annotate::<QuorumDisruptionBudget>(of, &cluster.name, &json!({ REPLACE: id })).await?;
     print(&format!(
-        "Asked the gate to replace {pod}. It waits until the others are a majority without it: kubectl quorum status {} -w\n",
-        cluster.name
+        "Asked the gate to replace {pod}. It begins when all other members serve: kubectl quorum status {} -n {} -w\n",
+        cluster.name, cluster.namespace
     ))?;
     Ok(End::Well)
 }

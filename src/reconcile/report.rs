@@ -105,6 +105,11 @@ impl ReportFacts<'_> {
         }
         let (kind, is, reason, message) = self.ready(&status.conditions);
         self.set(&mut status.conditions, kind, is, &reason, message);
+        // A condition that this look leaves as it is holds for the budget as it is now, too:
+        // `kubectl wait` ignores one of an earlier generation.
+        for shown in &mut status.conditions {
+            shown.observed_generation = self.generation;
+        }
     }
 
     /// The summary of the other conditions, for tools that look at one only. A choice of the owner

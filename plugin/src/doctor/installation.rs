@@ -123,7 +123,7 @@ fn missing(check: &str, name: &str, all: &[String]) -> Finding {
     let finding = finding.reason("Missing").runbook("QuorumgateNotInForce");
     match other {
         Some(other) => finding.fix(format!("--webhook-configuration={other}")),
-        None => finding.fix("install the release again: helm upgrade --install"),
+        None => finding.fix("apply the manifests of this release again: helm upgrade quorumgate CHART -n NAMESPACE --reset-then-reuse-values"),
     }
 }
 
@@ -148,7 +148,7 @@ fn authority(check: &str, name: &str, hooks: Vec<(String, WebhookClientConfig)>)
     let Some((end, hook)) = ends.into_iter().min() else {
         return new(Status::Fail, "has no webhooks".to_owned())
             .reason("NoWebhooks")
-            .fix("install the release again: helm upgrade --install");
+            .fix("apply the manifests of this release again: helm upgrade quorumgate CHART -n NAMESPACE --reset-then-reuse-values");
     };
     let days = (end - Timestamp::now().as_second()) / 86_400;
     let renew = "renew the certificate: cert-manager or the gate does, unless you made it";

@@ -611,3 +611,21 @@ fn pods_that_would_start_a_cluster_without_their_data_are_named() {
     let gone = seen.shown_over(&shown, 2);
     assert!(find(&gone.conditions, kind).is_none());
 }
+
+#[test]
+fn every_condition_is_one_of_the_present_generation() {
+    let mut before = QuorumDisruptionBudgetStatus::default();
+    before.conditions = vec![Shown {
+        type_: condition::DATA_PROTECTED.into(),
+        status: "True".into(),
+        reason: "NothingToReplace".into(),
+        message: String::new(),
+        observed_generation: Some(1),
+        last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+    }];
+    let status = Seen::new(serving(3)).shown_over(&before, 1);
+    assert!(status.conditions.len() > 5);
+    for shown in &status.conditions {
+        assert_eq!(shown.observed_generation, Some(3), "{shown:?}");
+    }
+}
