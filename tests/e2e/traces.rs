@@ -70,6 +70,11 @@ impl Spans {
         let spans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         spans.clone()
     }
+
+    fn forget(&self) {
+        let mut spans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.clear();
+    }
 }
 
 #[tonic::async_trait]
@@ -153,6 +158,8 @@ async fn a_request_is_traced_from_the_api_server_to_the_write_of_the_grant() -> 
 async fn is_traced(world: &World, collector: &Collector, by: By) -> Result<()> {
     let mut disturbed = Vec::new();
     for pod in ["etcd-1", "etcd-2", "etcd-0"].repeat(3) {
+        // The permission that is looked at is the one of this attempt.
+        collector.spans.forget();
         // The companion budget allows an eviction a moment after the cluster is whole.
         eventually(SOON, "the pod goes", || world.lets_go(by, pod)).await?;
         let trace = eventually(ARRIVAL, "the whole trace has arrived", async || {
