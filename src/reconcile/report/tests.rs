@@ -614,15 +614,17 @@ fn pods_that_would_start_a_cluster_without_their_data_are_named() {
 
 #[test]
 fn every_condition_is_one_of_the_present_generation() {
-    let mut before = QuorumDisruptionBudgetStatus::default();
-    before.conditions = vec![Shown {
-        type_: condition::DATA_PROTECTED.into(),
-        status: "True".into(),
-        reason: "NothingToReplace".into(),
-        message: String::new(),
-        observed_generation: Some(1),
-        last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-    }];
+    let before = QuorumDisruptionBudgetStatus {
+        conditions: vec![Shown {
+            type_: condition::DATA_PROTECTED.into(),
+            status: "True".into(),
+            reason: "NothingToReplace".into(),
+            message: String::new(),
+            observed_generation: Some(1),
+            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+        }],
+        ..QuorumDisruptionBudgetStatus::default()
+    };
     let status = Seen::new(serving(3)).shown_over(&before, 1);
     assert!(status.conditions.len() > 5);
     for shown in &status.conditions {
