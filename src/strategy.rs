@@ -33,7 +33,7 @@ const CLOSING: &str = "closingBooks";
 /// the replica that answers it: during an update of the gate these may differ from the leader's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum LeaderCommand {
-    /// Asks for [`SetStrategy::keep`].
+    /// Asks for [`SetStrategy::on_delete`].
     #[strum(serialize = "quorumgate-keeps-on-delete")]
     Keep,
     /// Asks for [`SetStrategy::give_back`].
@@ -109,8 +109,8 @@ impl<'a> SetStrategy<'a> {
     }
 
     /// The change that closes the books: `RollingUpdate`, so that the StatefulSet controller
-    /// advances `status.currentRevision`. `before` is as for [`Self::keep`]. The partition of 0 is
-    /// written out: without it that controller recreates a lost pod with the old revision.
+    /// advances `status.currentRevision`. `before` is as for [`Self::on_delete`]. The partition of 0
+    /// is written out: without it that controller recreates a lost pod with the old revision.
     pub fn close_books(&self, before: Option<&str>) -> Option<Change> {
         if self.kind() != ON_DELETE {
             return None;
@@ -159,7 +159,7 @@ impl<'a> SetStrategy<'a> {
     }
 
     /// The change that gives the owner's strategy back where the gate had replaced it; `None` if
-    /// nothing has to change. `before` is as for [`Self::keep`].
+    /// nothing has to change. `before` is as for [`Self::on_delete`].
     pub fn give_back(&self, before: Option<&str>) -> Option<Change> {
         let memory = self.memory.or(before)?;
         // Another strategy was written by the owner after the annotation, and stays.

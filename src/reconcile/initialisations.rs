@@ -1,7 +1,8 @@
 //! The initialisation of members' data by the etcd-backup-restore beside them, as its metrics count
 //! it: for the `EtcdMember`s, and for a condition of the budget while restorations fail.
 //!
-//! The metrics are only read ([`Page`]). Whatever else it serves acts, or consumes what it tells.
+//! The metrics are only read ([`HttpPage`]). Whatever else it serves acts, or consumes what it
+//! tells.
 
 use std::collections::HashMap;
 use std::time::Duration;

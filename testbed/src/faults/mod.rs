@@ -1,7 +1,7 @@
 //! Faults of one member, each of which ends when its guard is dropped.
 //!
-//! [`PodFaults`] act on the processes and the network of the pod that exists when [`PodFaults::of`]
-//! is called. The next incarnation is unaffected. A [`Standing`] fault is made by the node agents,
+//! [`PodFaults`] act on the processes and the network of the pod that exists when
+//! [`PodFaults::find`] is called. The next incarnation is unaffected. A [`Standing`] fault is made by the node agents,
 //! and affects every incarnation. Faults of whole nodes are made with [`Node`](crate::Node).
 
 mod data;
@@ -51,7 +51,7 @@ impl PodFaults {
         Self::of_pod(sandbox.bed().state(), &found)
     }
 
-    /// The incarnation that was read before. Errors are those of [`PodFaults::of`].
+    /// The incarnation that was read before. Errors are those of [`PodFaults::find`].
     pub fn of_pod(state: &State, pod: &Pod) -> Result<Self> {
         let name = pod.name_any();
         let namespace = pod.namespace().unwrap_or_default();
