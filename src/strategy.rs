@@ -109,8 +109,8 @@ impl<'a> SetStrategy<'a> {
     }
 
     /// The change that closes the books: `RollingUpdate`, so that the StatefulSet controller
-    /// advances `status.currentRevision`. `before` is as for [`Self::on_delete`]. The partition of 0
-    /// is written out: without it that controller recreates a lost pod with the old revision.
+    /// advances `status.currentRevision`. `before` is as for [`Self::on_delete`]. The partition of
+    /// 0 is written out: without it that controller recreates a lost pod with the old revision.
     pub fn close_books(&self, before: Option<&str>) -> Option<Change> {
         if self.kind() != ON_DELETE {
             return None;

@@ -1,8 +1,9 @@
 //! Faults of one member, each of which ends when its guard is dropped.
 //!
 //! [`PodFaults`] act on the processes and the network of the pod that exists when
-//! [`PodFaults::find`] is called. The next incarnation is unaffected. A [`Standing`] fault is made by the node agents,
-//! and affects every incarnation. Faults of whole nodes are made with [`Node`](crate::Node).
+//! [`PodFaults::find`] is called. The next incarnation is unaffected. A [`Standing`] fault is made
+//! by the node agents, and affects every incarnation. Faults of whole nodes are made with
+//! [`Node`](crate::Node).
 
 mod data;
 mod firewall;
