@@ -24,10 +24,10 @@ use crate::telemetry::events::{Notice, Severity};
 /// The pause before enrolment after a change, since changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
 
-type WorkerTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Duty = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A function that starts a duty, for the first time or again.
-type Begin = Box<dyn FnMut() -> WorkerTask + Send>;
+type Begin = Box<dyn FnMut() -> Duty + Send>;
 
 struct Dispatch<'a> {
     run: &'a Arc<Run>,

@@ -10,7 +10,7 @@ use crate::api::{
     condition,
 };
 use crate::ledger::write_tolerance;
-use crate::observe::InitialState;
+use crate::observe::{InitialState, name_a_user};
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
     ClusterRef, Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot,
@@ -39,8 +39,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) told: &'a str,
     /// Advice, where no member could be asked by any way.
     pub(super) advice: Option<&'a str>,
-    /// Advice, where members want a user and the budget names none.
-    pub(super) name_a_user: Option<&'a str>,
+    /// The cluster, where its budget names no user of etcd.
+    pub(super) without_user: Option<&'a ClusterRef>,
     /// Whether the StatefulSet has the label that enrols it, where the gate made the budget because
     /// of that. `None` where the label does not matter.
     pub(super) labelled: Option<bool>,
@@ -486,23 +486,24 @@ impl ReportFacts<'_> {
             _ => None,
         });
         let mut hindered = Vec::new();
-        let mut reason = None;
+        let mut first = None;
         for (member, why) in silent {
             if !matches!(why, Unanswered::Tls(_) | Unanswered::Denied(_)) {
                 continue;
             }
-            reason = reason.or(Some(why.into()));
+            first = first.or(Some(why));
             hindered.push(format!("{}: {why}", member.name));
         }
         let answered = self.round.probes.iter().filter(|p| p.status.is_ok());
         let answered = answered.count();
+        let reason: Option<&str> = first.map(Into::into);
         if let (0, Some(advice)) = (answered, self.advice) {
             let text = format!("no member answered by any way; {advice}");
             return (kind, Is::False, reason.unwrap_or("NoAnswer"), text);
         }
         if let Some(reason) = reason {
-            let denied: &str = (&Unanswered::Denied(String::new())).into();
-            let fix = self.name_a_user.filter(|_| reason == denied);
+            let is_denied = matches!(first, Some(Unanswered::Denied(_)));
+            let fix = self.without_user.filter(|_| is_denied).map(name_a_user);
             let fix = fix.map_or_else(String::new, |fix| format!("; to fix it, {fix}"));
             let text = format!("{}; asked by: {}{fix}", hindered.join("; "), self.told);
             return (kind, Is::False, reason, text);

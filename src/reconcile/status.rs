@@ -24,7 +24,7 @@ use super::ways::Ways;
 use super::{rollout, strategy, volumes};
 use crate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::{LedgerError, StatusUpdate};
-use crate::observe::{ObserveError, is_enrolled, name_a_user, opts_out, words_of_way};
+use crate::observe::{ObserveError, is_enrolled, opts_out, words_of_way};
 use crate::quorum::Trust;
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
@@ -211,7 +211,6 @@ impl Reports {
             &now,
         );
         let has_user = budget.spec.members.auth.is_some();
-        let name_a_user = (!has_user).then(|| name_a_user(context.cluster));
         ReportFacts {
             snapshot: &look.snapshot,
             round: &look.round,
@@ -226,7 +225,7 @@ impl Reports {
             way: look.view.way(),
             told: &words_of_way(look.view.way(), &budget.spec.members),
             advice: self.ways.advice(),
-            name_a_user: name_a_user.as_deref(),
+            without_user: (!has_user).then_some(context.cluster),
             labelled: labelled(budget, set),
             places: &volumes::places(look),
             initial_states: &volumes::initial_states(run, look).unwrap_or_default(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use quorumgate::api::{DataPlace, QuorumDisruptionBudget, Scheme, condition};
@@ -60,10 +61,7 @@ async fn every_shape_is_asked_within_ten_seconds_of_its_label() -> Result<()> {
 async fn cannot_be_made_to_join(sandbox: &Sandbox, set: &str) -> Result<()> {
     let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
     eventually(SOON, "that is said on the first day", || async {
-        let status = budgets.get(set).await?.status.context("no status")?;
-        let mut conditions = status.conditions.into_iter();
-        let shown = conditions.find(|c| c.type_ == condition::DATA_PROTECTED);
-        let shown = shown.context("no condition")?;
+        let shown = shown(&budgets.get(set).await?, condition::DATA_PROTECTED)?;
         ensure!(shown.reason == "StateNotSet", "{shown:?}");
         Ok(())
     })
@@ -122,10 +120,7 @@ async fn the_stateful_set_of_etcds_own_documentation_enrols_without_settings() -
 async fn starts_anew(sandbox: &Sandbox, set: &str, pods: &str) -> Result<()> {
     let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
     eventually(SOON, format!("{pods} start anew"), || async {
-        let status = budgets.get(set).await?.status.context("no status")?;
-        let mut conditions = status.conditions.into_iter();
-        let shown = conditions.find(|c| c.type_ == condition::INITIAL_STATE_SET);
-        let shown = shown.context("no condition")?;
+        let shown = shown(&budgets.get(set).await?, condition::INITIAL_STATE_SET)?;
         let says = shown.message.contains(&format!("of {pods} is new"));
         ensure!(shown.reason == "StartsAnew" && says, "{shown:?}");
         Ok(())
@@ -308,11 +303,18 @@ async fn is_live(sandbox: &Sandbox, set: &str, scheme: Scheme) -> Result<()> {
     .await
 }
 
-/// Status and message of the condition `EvidenceLive`.
+/// The status and the message of `EvidenceLive`.
 fn evidence(budget: &QuorumDisruptionBudget) -> Result<(String, String)> {
+    let found = shown(budget, condition::EVIDENCE_LIVE)?;
+    Ok((found.status, found.message))
+}
+
+/// A condition of a budget.
+fn shown(budget: &QuorumDisruptionBudget, kind: &str) -> Result<Condition> {
     let conditions = budget.status.as_ref().map(|status| &status.conditions);
     let mut conditions = conditions.into_iter().flatten();
-    let found = conditions.find(|c| c.type_ == "EvidenceLive");
-    let found = found.context("no condition EvidenceLive")?;
-    Ok((found.status.clone(), found.message.clone()))
+    let found = conditions.find(|shown| shown.type_ == kind);
+    found
+        .cloned()
+        .with_context(|| format!("no condition {kind}"))
 }

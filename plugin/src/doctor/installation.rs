@@ -17,6 +17,9 @@ use crate::cluster::ago;
 use crate::discover::{Found, Gate, gate};
 use crate::version::{self, Versions};
 
+/// The fix where webhooks are missing.
+const APPLY_AGAIN: &str = "apply the manifests of this release again: helm upgrade quorumgate CHART -n NAMESPACE --reset-then-reuse-values";
+
 /// A caBundle that ends sooner than this gets a warning.
 const SOON_DAYS: i64 = 14;
 
@@ -123,7 +126,7 @@ fn missing(check: &str, name: &str, all: &[String]) -> Finding {
     let finding = finding.reason("Missing").runbook("QuorumgateNotInForce");
     match other {
         Some(other) => finding.fix(format!("--webhook-configuration={other}")),
-        None => finding.fix("apply the manifests of this release again: helm upgrade quorumgate CHART -n NAMESPACE --reset-then-reuse-values"),
+        None => finding.fix(APPLY_AGAIN),
     }
 }
 
@@ -148,7 +151,7 @@ fn authority(check: &str, name: &str, hooks: Vec<(String, WebhookClientConfig)>)
     let Some((end, hook)) = ends.into_iter().min() else {
         return new(Status::Fail, "has no webhooks".to_owned())
             .reason("NoWebhooks")
-            .fix("apply the manifests of this release again: helm upgrade quorumgate CHART -n NAMESPACE --reset-then-reuse-values");
+            .fix(APPLY_AGAIN);
     };
     let days = (end - Timestamp::now().as_second()) / 86_400;
     let renew = "renew the certificate: cert-manager or the gate does, unless you made it";

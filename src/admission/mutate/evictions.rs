@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::patch::set;
 use crate::admission::asked::{Context, ParsedReview, ReviewAction};
@@ -83,28 +83,32 @@ pub(in crate::admission) async fn asked(
     reads: Reads<'_>,
 ) -> Result<ParsedReview, Malformed> {
     let mut evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
-    let (namespace, pod) = (&*evicted.namespace, &*evicted.pod);
-    // A watch may be behind. But a cluster that it does not show yet is new, and no member of it
-    // goes before its ledger is trusted.
-    let is_foreign = || (reads.is_foreign)(namespace, &PodName::new(pod));
-    let patch = if evicted.precondition().is_some() || is_foreign() {
-        Ok(None)
-    } else {
-        match reads.allowed_in(namespace) {
-            Err(why) => Err(why.to_string()),
-            Ok(may_read) => {
-                let uid = incarnations.uid_of(namespace, pod, may_read.is_gated);
-                match timeout_at(context.deadline, uid).await {
-                    Ok(found) => found.map(|uid| uid.map(|uid| tie(&evicted.eviction, &uid))),
-                    Err(_) => Err("the pod could not be read in time".to_owned()),
-                }
-            }
-        }
-    };
+    let patch = tied(&evicted, context.deadline, incarnations, reads).await;
     Ok(ParsedReview {
         about: evicted.about(context),
         what: ReviewAction::Patch(patch),
     })
+}
+
+/// The patch that ties the eviction to the incarnation that exists now. The error is a sentence.
+async fn tied(
+    evicted: &Evicted,
+    deadline: Instant,
+    incarnations: &dyn Incarnations,
+    reads: Reads<'_>,
+) -> Result<Option<Patch>, String> {
+    let (namespace, pod) = (&*evicted.namespace, &*evicted.pod);
+    // A watch may be behind. But a cluster that it does not show yet is new, and no member of it
+    // goes before its ledger is trusted.
+    let is_foreign = || (reads.is_foreign)(namespace, &PodName::new(pod));
+    if evicted.precondition().is_some() || is_foreign() {
+        return Ok(None);
+    }
+    let may_read = reads.allowed_in(namespace).map_err(|why| why.to_string())?;
+    let uid = incarnations.uid_of(namespace, pod, may_read.is_gated);
+    let late = |_| "the pod could not be read in time".to_owned();
+    let uid = timeout_at(deadline, uid).await.map_err(late)??;
+    Ok(uid.map(|uid| tie(&evicted.eviction, &uid)))
 }
 
 /// The patch that ties an eviction without such a precondition to one incarnation.

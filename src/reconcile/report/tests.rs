@@ -122,7 +122,7 @@ impl Seen {
             way: &self.way,
             told: &self.way.source,
             advice: self.advice.as_deref(),
-            name_a_user: Some("name a user"),
+            without_user: Some(&ClusterRef::new("db", "etcd")),
             labelled: self.labelled,
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
             initial_states: &self.initial_states,

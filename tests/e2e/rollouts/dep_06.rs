@@ -1,7 +1,7 @@
 //! The three scenarios of DEP-06, with members that start etcd at once, and with members like
 //! etcd-wrapper's.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use quorumgate::api::condition;
 use quorumgate_testbed::etcd_cluster::Initialisation;
@@ -10,12 +10,10 @@ use quorumgate_testbed::faults::{self, PodFaults};
 use serde_json::json;
 
 use super::scene::{ELECTION, Watched, on_delete};
-use super::template::{change, outdated};
-use super::told::{ROLLOUT, finished, rollout, waits_on, wish};
+use super::template::change;
+use super::told::{GRACE, ROLLOUT, all_updated, finished, rollout, waits_on, wish};
 use crate::world::{Fault, SOON, World};
 
-/// The shortest grace period that a budget accepts.
-const GRACE: &str = "7s";
 /// The time after which the grace period and the look after it are over.
 const GRACE_IS_OVER: SignedDuration = SignedDuration::from_secs(12);
 
@@ -181,13 +179,7 @@ async fn scenario_3(members: Members) -> Result<()> {
     ensure!(watched.gone().is_empty(), "a pod was replaced too early");
 
     wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
-    eventually(ROLLOUT, "all are updated", async || {
-        match outdated(&world, &target).await? {
-            left if left.is_empty() => Ok(()),
-            left => bail!("{left:?} are not"),
-        }
-    })
-    .await?;
+    all_updated(&world, &target).await?;
     drop(cuts);
     let (mut order, _) = watched.end_with_any_gap(&world).await?;
     order.sort();

@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::scene::{ELECTION, Watched, on_delete};
-use super::template::{self, another_than, outdated, revision};
-use super::told::{ROLLOUT, finished, waits_on, wish};
+use super::template::{self, another_than, revision};
+use super::told::{GRACE, all_updated, finished, waits_on, wish};
 use crate::asking::{By, refusal};
 use crate::order::Order;
 use crate::vigil::Vigil;
@@ -23,8 +23,6 @@ use crate::world::{SOON, World, WorldBuilder};
 /// The time for which the gate is kept out. It is several times what the gate waits before a member
 /// counts as hanging, and twice the grace period of a lost quorum.
 const OUT_FOR: Duration = Duration::from_secs(15);
-/// The shortest grace period that a budget accepts.
-const GRACE: &str = "7s";
 
 fn fails() -> Initialisation {
     Initialisation::Fails(Vec::new())
@@ -274,12 +272,7 @@ async fn members_that_listen_and_never_answer_are_repaired_by_a_corrected_templa
     .await?;
     // The next incarnations have other addresses, to which the cuts do not apply.
     let target = template::change(&world, "one").await?;
-    eventually(ROLLOUT, "all are updated", async || {
-        let left = outdated(&world, &target).await?;
-        ensure!(left.is_empty(), "{left:?} are not");
-        anyhow::Ok(())
-    })
-    .await?;
+    all_updated(&world, &target).await?;
     drop(cuts);
     finished(&world, &target).await?;
     world.whole().await?;

@@ -9,8 +9,8 @@ use quorumgate_testbed::eventually;
 use serde_json::json;
 
 use super::scene::{Watched, on_delete};
-use super::template::{outdated, revision};
-use super::told::{ROLLOUT, finished, waits_on, wish};
+use super::template::revision;
+use super::told::{all_updated, finished, waits_on, wish};
 use crate::world::{SOON, World};
 
 /// Annotates the budget, so that this revision may proceed without quorum.
@@ -67,12 +67,7 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     ensure!(gone.is_empty(), "{gone:?} went");
 
     accept(&world, &target).await?;
-    eventually(ROLLOUT, "all are updated", async || {
-        let left = outdated(&world, &target).await?;
-        ensure!(left.is_empty(), "{left:?} are not");
-        Ok(())
-    })
-    .await?;
+    all_updated(&world, &target).await?;
     finished(&world, &target).await?;
     let (order, _) = watched.end_with_any_gap(&world).await?;
     ensure!(

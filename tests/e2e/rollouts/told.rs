@@ -8,10 +8,24 @@ use quorumgate::api::RolloutStatus;
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
+use super::template::outdated;
 use crate::world::{SOON, World};
 
 /// The time limit for a rollout of a few members on a busy machine.
 pub(super) const ROLLOUT: Duration = Duration::from_secs(300);
+
+/// The shortest grace period of a lost quorum that a budget accepts.
+pub(super) const GRACE: &str = "7s";
+
+/// Waits until every pod has this revision, whatever the budget reports.
+pub(super) async fn all_updated(world: &World, revision: &str) -> Result<()> {
+    eventually(ROLLOUT, "all are updated", async || {
+        let left = outdated(world, revision).await?;
+        ensure!(left.is_empty(), "{left:?} are not");
+        Ok(())
+    })
+    .await
+}
 
 /// Changes the budget's spec.
 pub(crate) async fn wish(world: &World, spec: Value) -> Result<()> {
