@@ -59,7 +59,7 @@ pub use defragmentation::{
 };
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
-pub use member::{DataPlace, MemberRole, MemberStatus};
+pub use member::{AppliedStatus, DataPlace, MemberRole, MemberStatus};
 pub use override_until::{OverrideState, standing};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
@@ -69,8 +69,8 @@ pub use recorded::{
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec, Sidecars};
 pub use status::{
-    DataLossStatus, LedgerStatus, LogEndStatus, QuorumDisruptionBudgetStatus, StrategyChoice,
-    UpdateStrategyStatus, Updater, condition,
+    DataLossStatus, LedgerStatus, LogEndStatus, QuorumDisruptionBudgetStatus, RefillStatus,
+    StrategyChoice, UpdateStrategyStatus, Updater, condition,
 };
 pub use tls::{CaConfigMap, CaSecret, ClientSecret, TlsSpec};
 pub use volume::VolumeStatus;

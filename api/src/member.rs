@@ -1,5 +1,6 @@
 //! A member in the status of a budget.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,12 +50,31 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DataPlace")]
     pub data: Option<DataPlace>,
+    /// What the member had applied when it last served. A process that begins with less lacks data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AppliedStatus")]
+    pub applied: Option<AppliedStatus>,
     /// Alarms of etcd against the member: `NOSPACE`, `CORRUPT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
     /// Client URLs of an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
+}
+
+/// What a process of a member had applied to its data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppliedStatus {
+    /// Last raft index that it had applied a few seconds before it was last seen.
+    pub raft_index: i64,
+    /// UID of its pod.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// Restarts of etcd's container.
+    pub restarts: i32,
+    /// When it was seen with that index.
+    pub time: Time,
 }
 
 /// The place of a member's data.

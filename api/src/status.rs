@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::data_protection::Membership;
 use super::data_protection::ReplacementStatus;
 use super::defragmentation::DefragmentationStatus;
 use super::grant::GrantStatus;
@@ -76,6 +77,11 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DataLossStatus")]
     pub data_loss: Option<DataLossStatus>,
+    /// Members that began without their data and serve under their old ids. Only their
+    /// replacements and members that are dead for good go meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
+    pub refills: Vec<RefillStatus>,
     /// Pods that have the StatefulSet's update revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_members: Option<i32>,
@@ -96,10 +102,15 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EtcdDirectories")]
     pub directories: Option<EtcdDirectories>,
-    /// The part of the members' pods that adds them to etcd, such as a script in a ConfigMap. Then
-    /// the pods change etcd's member list, unless spec.dataProtection.membership says otherwise.
+    /// The part of the members' pods that adds them to etcd, such as a script in a ConfigMap, as
+    /// last read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_by: Option<String>,
+    /// Who changes etcd's member list by joinsBy: `Pod` or `Gate`. Once volumes are on record it
+    /// stays as it is. spec.dataProtection.membership, etcd-druid and etcd-operator come first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Membership")]
+    pub membership: Option<Membership>,
     /// Label selector of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
@@ -169,7 +180,9 @@ impl QuorumDisruptionBudgetStatus {
             formed,
             log_end,
             data_loss,
+            refills,
             directories,
+            membership,
             selector,
             stateful_set,
             ledger,
@@ -203,7 +216,9 @@ impl QuorumDisruptionBudgetStatus {
             formed,
             log_end,
             data_loss,
+            refills,
             directories,
+            membership,
             selector,
             stateful_set,
             ledger,
@@ -247,6 +262,19 @@ pub struct DataLossStatus {
     pub reached: i64,
     /// Raft index that the leader reported instead.
     pub found: i64,
+}
+
+/// A member that began without its data and serves under its old id: the others gave it theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefillStatus {
+    /// Name of the member's pod.
+    pub member: String,
+    /// Member id in etcd, hexadecimal.
+    #[serde(rename = "memberID")]
+    pub member_id: String,
+    /// When the gate found out.
+    pub detection_time: Time,
 }
 
 /// How a StatefulSet is updated to a new revision.

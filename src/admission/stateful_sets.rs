@@ -8,7 +8,7 @@ use super::malformed::Malformed;
 use super::managers::Managers;
 use super::review::{Metadata, Request};
 use super::{actor, checked};
-use crate::api::names::ORPHAN;
+use crate::api::names::{INTENT, ORPHAN};
 use crate::judge::SetQuestion;
 use crate::observe::Intents;
 use crate::quorum::stateful_set::{Change, Delete, Ordinals};
@@ -102,7 +102,16 @@ fn write(
         None => Change::by_write(ordinals(old, is_scale), ordinals(&new, is_scale)),
     };
     let metadata = &new.metadata;
-    let written = metadata.managed_fields.unwrap_or_default().intent_written();
+    let said = |metadata: &Metadata<Managers>| metadata.annotations.as_ref()?.get(INTENT).cloned();
+    // Any write of its manager renews the time of an annotation. An announcement that was there
+    // before is as old as it was, or one that is kept in Git would never end.
+    let stood_before = said(&old.metadata).is_some() && said(&old.metadata) == said(metadata);
+    let managers = if stood_before {
+        &old.metadata
+    } else {
+        metadata
+    };
+    let written = managers.managed_fields.unwrap_or_default().intent_written();
     let intents = (!is_scale).then(|| Intents::new(metadata.annotations.as_ref(), written));
     Ok((effect, intents))
 }

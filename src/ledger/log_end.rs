@@ -1,4 +1,4 @@
-//! The end of a cluster's log and the loss of its data in the budget's status.
+//! The end of a cluster's log, the loss of its data and refilled members in the budget's status.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,17 +6,13 @@ use kube::ResourceExt as _;
 
 use super::page::Page;
 use crate::api::names::ACCEPT_DATA_LOSS;
-use crate::api::{DataLossStatus, LogEndStatus, QuorumDisruptionBudgetStatus};
-use crate::quorum::{LogEnd, WentBack};
+use crate::api::{DataLossStatus, LogEndStatus, QuorumDisruptionBudgetStatus, RefillStatus};
+use crate::quorum::{LogEnd, MemberId, PodName, WentBack};
 
 impl Page {
     /// The end of the cluster's log on record.
     pub fn log_end(&self) -> Option<LogEnd> {
-        let recorded = self.status()?.log_end.as_ref()?;
-        Some(LogEnd {
-            cluster: recorded.cluster_id.parse().ok()?,
-            index: recorded.raft_index.try_into().ok()?,
-        })
+        read_log_end(self.status()?)
     }
 
     /// The loss of data on record, unless a person has accepted it.
@@ -35,12 +31,64 @@ impl Page {
         })
     }
 
+    /// The refilled members on record that nobody has accepted.
+    pub fn refills(&self) -> Vec<MemberId> {
+        let status = self.status().into_iter();
+        let refills = status.flat_map(|status| &status.refills);
+        let open = refills.filter(|refill| !self.accepts_refill(refill));
+        open.filter_map(|refill| refill.member_id.parse().ok())
+            .collect()
+    }
+
     /// Whether a person has accepted exactly this loss.
     fn accepts(&self, loss: &DataLossStatus) -> bool {
-        let value = self.budget().annotations().get(ACCEPT_DATA_LOSS);
-        let accepted: Option<Timestamp> = value.and_then(|value| value.trim().parse().ok());
-        accepted.is_some_and(|accepted| accepted.as_second() == loss.detection_time.0.as_second())
+        let found = loss.detection_time.0.as_second();
+        self.accepted_until() == Some(found)
     }
+
+    /// Whether a person has accepted this refill or a later one.
+    fn accepts_refill(&self, refill: &RefillStatus) -> bool {
+        self.accepted_until() >= Some(refill.detection_time.0.as_second())
+    }
+
+    /// The second up to which a person has accepted what was lost.
+    fn accepted_until(&self) -> Option<i64> {
+        let value = self.budget().annotations().get(ACCEPT_DATA_LOSS)?;
+        let accepted: Timestamp = value.trim().parse().ok()?;
+        Some(accepted.as_second())
+    }
+}
+
+/// The end of the cluster's log in a status.
+pub fn read_log_end(status: &QuorumDisruptionBudgetStatus) -> Option<LogEnd> {
+    let recorded = status.log_end.as_ref()?;
+    Some(LogEnd {
+        cluster: recorded.cluster_id.parse().ok()?,
+        index: recorded.raft_index.try_into().ok()?,
+    })
+}
+
+/// Puts refilled members into a status, and drops those that were replaced since or accepted.
+pub(super) fn write_refills(
+    page: &Page,
+    found: Vec<(PodName, MemberId, Timestamp)>,
+    status: &mut QuorumDisruptionBudgetStatus,
+) {
+    for (member, id, at) in found {
+        let refill = RefillStatus {
+            member: member.to_string(),
+            member_id: id.to_string(),
+            detection_time: Time(at),
+        };
+        status.refills.retain(|known| known.member != refill.member);
+        status.refills.push(refill);
+    }
+    let members = &status.members;
+    status.refills.retain(|refill| {
+        let id = Some(&refill.member_id);
+        let is_listed = members.iter().any(|member| member.member_id.as_ref() == id);
+        is_listed && !page.accepts_refill(refill)
+    });
 }
 
 /// Writes what was seen of the log into a status: its end, and a loss that was found at this time.

@@ -25,6 +25,7 @@ mod wire;
 pub use due::{Due, due};
 pub use error::LedgerError;
 pub use locks::{LedgerGuard, LedgerLocks};
+pub use log_end::read_log_end;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
 pub use seen::Seen;

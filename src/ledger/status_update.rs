@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::page::Page;
 use super::wire;
 use crate::api::{
-    DefragmentationStatus, EtcdDirectories, OwnerStatus, QuorumDisruptionBudgetStatus,
+    DefragmentationStatus, EtcdDirectories, Membership, OwnerStatus, QuorumDisruptionBudgetStatus,
     ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
-    ClusterId, ExpectedVoters, LeaderMove, LogEnd, Ordinal, Tolerance, Trust, TrustEvent,
-    VolumeRecords, WentBack,
+    ClusterId, ExpectedVoters, LeaderMove, LogEnd, MemberId, Ordinal, PodName, Tolerance, Trust,
+    TrustEvent, VolumeRecords, WentBack,
 };
 
 /// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
@@ -34,6 +34,8 @@ pub struct StatusUpdate {
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
     /// The directories of etcd.
     pub directories: Option<EtcdDirectories>,
+    /// Who changes etcd's member list, by the contents of the members' pods.
+    pub membership: Option<Membership>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,
     /// Whether the ledger is trusted. An untrusted ledger stays as it is recorded.
@@ -56,6 +58,8 @@ pub struct StatusUpdate {
     pub no_bootstrap: bool,
     /// A loss of data, and when it was found.
     pub lost: Option<(WentBack, Timestamp)>,
+    /// Members that were found to have begun without their data, and when.
+    pub refilled: Vec<(PodName, MemberId, Timestamp)>,
 }
 
 /// A StatefulSet as it was seen.
@@ -115,6 +119,7 @@ impl StatusUpdate {
             unfinished_deletes,
             ordinals_here,
             directories,
+            membership,
             selector,
             trust,
             scale_out_settled,
@@ -126,11 +131,13 @@ impl StatusUpdate {
             log_end,
             no_bootstrap,
             lost,
+            refilled,
         } = self;
         if no_bootstrap && status.cluster_id.is_some() {
             status.begins_anew.clear();
         }
         super::log_end::write(page, log_end, lost, status);
+        super::log_end::write_refills(page, refilled, status);
         if let Some(begun) = replacement {
             let all = &mut status.replacements;
             all.retain(|known| known.member != begun.member);
@@ -179,6 +186,9 @@ impl StatusUpdate {
         }
         if directories.is_some() {
             status.directories = directories;
+        }
+        if membership.is_some() && (status.membership.is_none() || status.volumes.is_empty()) {
+            status.membership = membership;
         }
         if selector.is_some() {
             status.selector = selector;

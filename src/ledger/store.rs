@@ -415,12 +415,14 @@ impl Ledger {
         status.observed_replicas = None;
         status.volumes.clear();
         status.directories = None;
+        status.membership = None;
         status.members.clear();
         // A replacement in the old cluster would go on with a member of the new one.
         status.replacements.clear();
         status.scale_out = None;
         status.log_end = None;
         status.data_loss = None;
+        status.refills.clear();
         self.put_changed(page, status).await
     }
 

@@ -81,7 +81,7 @@ pub use self_joining::leaves_by;
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, SnapshotLeases, snapshot_leases, starts};
 pub use sights::{SetSeen, Sights};
-pub use start_guard::{StartGuard, data_in_pods, finding, membership};
+pub use start_guard::{StartGuard, data_in_pods, finding, membership, membership_in_doubt};
 pub use teardown::{first_ordinal, kept_ordinals, replicas};
 pub use trial::{FailedWay, Trial};
 pub use view::{Ages, ClusterView};

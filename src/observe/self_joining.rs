@@ -15,8 +15,10 @@ use crate::named;
 /// The words of a script, or of a program, that adds a member.
 const ADDS: [&str; 2] = ["member add", "MemberAdd"];
 
+/// Whether a line of a script, which is no comment, adds a member.
 fn adds_members(text: &str) -> bool {
-    ADDS.iter().any(|words| text.contains(words))
+    let mut lines = text.lines().map(str::trim_start);
+    lines.any(|line| !line.starts_with('#') && ADDS.iter().any(|words| line.contains(words)))
 }
 
 /// The part of the template that adds its member to etcd, in words. `None` if the template shows
@@ -103,30 +105,35 @@ fn mounted_config_maps(spec: &PodSpec) -> BTreeSet<&str> {
 
 impl Observer {
     /// The part of the cluster's pods that adds their members to etcd: of the template, or a script
-    /// in a ConfigMap that it mounts, read now. One that could not be read is left out.
-    pub async fn joins_by(&self, view: &ClusterView) -> Option<String> {
-        let spec = view.pod_template()?;
+    /// in a ConfigMap that it mounts, read now. One that the gate may not read says nothing. The
+    /// error names one that could not be read.
+    pub async fn joins_by(&self, view: &ClusterView) -> Result<Option<String>, String> {
+        let Some(spec) = view.pod_template() else {
+            return Ok(None);
+        };
         if let Some(found) = joins_by(spec) {
-            return Some(found);
+            return Ok(Some(found));
         }
+        let mut unread = None;
         let client = self.client().clone();
         let maps: Api<ConfigMap> = Api::namespaced(client, &view.cluster().namespace);
         for name in mounted_config_maps(spec) {
-            let Ok(Ok(Some(map))) = soon(named::get_opt(
-                &maps,
-                "configMap.name of the pod's volume",
-                name,
-            ))
-            .await
-            else {
-                continue;
+            let read = named::get_opt(&maps, "configMap.name of the pod's volume", name);
+            let map = match soon(read).await {
+                Ok(Ok(Some(map))) => map,
+                Ok(Ok(None)) => continue,
+                Ok(Err(kube::Error::Api(status))) if status.code == 403 => continue,
+                Ok(Err(_)) | Err(_) => {
+                    unread = Some(format!("ConfigMap {name}"));
+                    continue;
+                }
             };
             let mut texts = map.data.iter().flat_map(|data| data.values());
             if texts.any(|text| adds_members(text)) {
-                return Some(format!("ConfigMap {name}"));
+                return Ok(Some(format!("ConfigMap {name}")));
             }
         }
-        None
+        unread.map_or(Ok(None), Err)
     }
 }
 
@@ -157,6 +164,18 @@ mod tests {
         let lists = json!({"containers": [{"name": "etcd", "args": script("member list")}]});
         assert_eq!(found(lists), None);
         assert_eq!(found(json!({"containers": [etcd]})), None);
+    }
+
+    #[test]
+    fn what_a_script_only_speaks_of_adds_no_member() {
+        for text in [
+            "# To repair: etcdctl member add $NAME",
+            "  # etcdctl member add $NAME\nexec etcd",
+            "etcdctl member list",
+        ] {
+            assert!(!adds_members(text), "{text}");
+        }
+        assert!(adds_members("# joins\n  etcdctl member add $NAME # now"));
     }
 
     #[test]

@@ -55,7 +55,32 @@ pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) ->
     } else if owner.is_some_and(|owner| owner.kind == OPERATOR) {
         MembershipBy::Owner
     } else {
-        by_script().unwrap_or(MembershipBy::Gate)
+        let recorded = budget.status.as_ref().and_then(|status| status.membership);
+        match recorded {
+            Some(Membership::Pod) => MembershipBy::Pod,
+            Some(Membership::Gate | Membership::Owner) => MembershipBy::Gate,
+            None => by_script().unwrap_or(MembershipBy::Gate),
+        }
+    }
+}
+
+/// The doubt about who changes the member list, in words: the contents of the pods say something
+/// else by now than when the first volumes were recorded, and the budget's spec says nothing.
+pub fn membership_in_doubt(
+    budget: &QuorumDisruptionBudget,
+    set: Option<&StatefulSet>,
+) -> Option<String> {
+    let status = budget.status.as_ref()?;
+    let (recorded, by) = (status.membership?, status.joins_by.as_ref());
+    let is_said = budget.spec.data_protection.membership.is_some();
+    match (recorded, by, membership(budget, set)) {
+        (Membership::Gate, Some(by), MembershipBy::Gate) if !is_said => {
+            Some(format!("{by} of the pods adds members to etcd by now"))
+        }
+        (Membership::Pod, None, MembershipBy::Pod) if !is_said => {
+            Some("nothing in the pods adds members to etcd any more".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -353,6 +378,40 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::QuorumDisruptionBudgetStatus;
+
+    /// One word in a ConfigMap must not let pods start that are kept from it.
+    #[test]
+    fn what_was_on_record_first_counts_until_the_budget_says_otherwise() {
+        let script = json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "etcd", "command": ["sh", "-c", "etcdctl member add"]},
+        ]}}}});
+        let script: StatefulSet = serde_json::from_value(script).unwrap();
+        let mut budget = QuorumDisruptionBudget::with_defaults(&ClusterRef::new("db", "etcd"));
+        let says = |budget: &QuorumDisruptionBudget| {
+            let set = Some(&script);
+            (membership(budget, set), membership_in_doubt(budget, set))
+        };
+        budget.status = Some(QuorumDisruptionBudgetStatus {
+            membership: Some(Membership::Gate),
+            joins_by: Some("container etcd".into()),
+            ..QuorumDisruptionBudgetStatus::default()
+        });
+        let (by, doubt) = says(&budget);
+        assert_eq!(by, MembershipBy::Gate);
+        assert!(doubt.unwrap().contains("container etcd"));
+        budget.spec.data_protection.membership = Some(Membership::Pod);
+        assert_eq!(says(&budget), (MembershipBy::Pod, None));
+
+        budget.spec.data_protection.membership = None;
+        budget.status = Some(QuorumDisruptionBudgetStatus {
+            membership: Some(Membership::Pod),
+            ..QuorumDisruptionBudgetStatus::default()
+        });
+        let (by, doubt) = says(&budget);
+        assert_eq!(by, MembershipBy::Pod);
+        assert!(doubt.unwrap().contains("any more"));
+    }
 
     fn by(labels: &serde_json::Value, owner: &serde_json::Value) -> MembershipBy {
         let metadata = json!({"labels": labels, "ownerReferences": owner});

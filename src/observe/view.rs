@@ -351,6 +351,7 @@ impl ClusterView {
             recorded_cluster: page.cluster_id(),
             recorded_log_end: page.log_end(),
             recorded_loss: page.loss(),
+            recorded_refills: page.refills(),
             round,
         }
     }

@@ -13,6 +13,7 @@ mod record;
 mod report;
 mod start;
 mod step;
+mod survivors;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

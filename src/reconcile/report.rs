@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
-use crate::api::names::ACCEPT_DATA_LOSS;
+use crate::api::names::{ACCEPT_DATA_LOSS, REPLACE};
 use crate::api::{
-    DataLossStatus, DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way,
+    AppliedStatus, DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way,
     condition,
 };
-use crate::ledger::write_tolerance;
+use crate::ledger::{read_log_end, write_tolerance};
 use crate::observe::{InitialState, name_a_user};
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
@@ -46,6 +46,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) labelled: Option<bool>,
     /// The places of the members' data, by pod.
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
+    /// What the members had applied, by pod.
+    pub(super) applied: &'a BTreeMap<PodName, AppliedStatus>,
     /// The effect of a start without data, by pod, where the gate sets that in new pods.
     pub(super) initial_states: &'a BTreeMap<PodName, InitialState>,
     /// The words of nodes about containers that do not run, by pod.
@@ -87,7 +89,7 @@ impl ReportFacts<'_> {
             self.gate_active(),
             self.all_members_updated(),
             self.alarms_clear(),
-            self.data_intact(status.data_loss.as_ref()),
+            self.data_intact(status),
         ] {
             self.set(&mut status.conditions, kind, is, reason, message);
         }
@@ -150,14 +152,47 @@ impl ReportFacts<'_> {
             .then(|| (kind, Is::Unknown, "Readiness", text.to_owned()))
     }
 
-    /// Whether the leader has everything that was committed. `loss` is the record of what is lost.
-    fn data_intact(&self, loss: Option<&DataLossStatus>) -> Verdict {
+    /// Whether the leader has everything that is known to be committed, and no member began without
+    /// its data.
+    fn data_intact(&self, status: &QuorumDisruptionBudgetStatus) -> Verdict {
+        let (loss, refills) = (status.data_loss.as_ref(), &status.refills);
+        let on_record = read_log_end(status);
         let kind = condition::DATA_INTACT;
         let ClusterRef { namespace, name } = &self.snapshot.cluster;
+        let accept = |found: &Time| {
+            let found = found.0.strftime("%Y-%m-%dT%H:%M:%SZ");
+            format!(
+                "kubectl -n {namespace} annotate --overwrite qdb {name} {ACCEPT_DATA_LOSS}={found}"
+            )
+        };
         let Some(went_back) = self.snapshot.went_back else {
+            let latest = refills.iter().max_by_key(|refill| refill.detection_time.0);
+            if let Some(latest) = latest {
+                let (member, id) = (&latest.member, &latest.member_id);
+                let all: Vec<&str> = refills.iter().map(|one| one.member.as_str()).collect();
+                let text = format!(
+                    "{} began without its data and serves under its old id, so a write that it had \
+                     acknowledged just before may be lost. Find out what emptied it, then replace \
+                     it: kubectl -n {namespace} annotate --overwrite qdb {name} {REPLACE}={id} \
+                     ({member}). Or accept the loss: {}. No other member goes meanwhile",
+                    all.join(", "),
+                    accept(&latest.detection_time)
+                );
+                return (kind, Is::False, "Refilled", text);
+            }
             if self.snapshot.log_end.is_some() {
-                let text = "the leader has everything that was committed";
-                return (kind, Is::True, "NothingLost", text.into());
+                let text = on_record.map_or_else(
+                    || "the leader answers, and no entry is on record yet".to_owned(),
+                    |end| {
+                        format!(
+                            "the leader has entry {}, the last on record; of up to {} later ones \
+                             nobody would know that they are lost",
+                            end.index,
+                            end.step()
+                        )
+                    },
+                );
+                return (kind, Is::True, "NothingLost", text);
             }
             if let Some(unasked) = self.unasked(kind) {
                 return unasked;
@@ -166,11 +201,8 @@ impl ReportFacts<'_> {
             return (kind, Is::Unknown, "NoLeader", text.into());
         };
         let accept = loss.map_or_else(String::new, |loss| {
-            let since = loss.detection_time.0.strftime("%Y-%m-%dT%H:%M:%SZ");
-            format!(
-                "; find out why and restore it, or accept the loss: kubectl -n {namespace} annotate \
-                 --overwrite qdb {name} {ACCEPT_DATA_LOSS}={since}"
-            )
+            let accept = accept(&loss.detection_time);
+            format!("; find out why and restore it, or accept the loss: {accept}")
         });
         let text = format!("data is lost: {went_back}; no member goes{accept}");
         (kind, Is::False, "DataLost", text)
@@ -308,19 +340,20 @@ impl ReportFacts<'_> {
             let same_uid = |m: &&MemberStatus| uid.is_some() && m.pod_uid == uid;
             let same_name = |m: &&MemberStatus| m.name == member.name;
             let earlier = before.iter();
-            let found = earlier
-                .clone()
-                .find(same_uid)
-                .or_else(|| earlier.clone().find(same_name));
-            found?.member_id.clone()
+            let by_uid = earlier.clone().find(same_uid);
+            by_uid.or_else(|| earlier.clone().find(same_name))
         };
+        let applied = member.pod_name().and_then(|pod| self.applied.get(pod));
         let sizes = member.sizes;
         let bytes = |bytes: u64| i64::try_from(bytes).ok();
         MemberStatus {
             name: member.name.clone(),
             pod: member.pod_name().map(ToString::to_string),
             pod_uid: uid.clone(),
-            member_id: member.id.map(|id| id.to_string()).or_else(known),
+            member_id: member
+                .id
+                .map(|id| id.to_string())
+                .or_else(|| known()?.member_id.clone()),
             role: match member.role {
                 Role::Voter => MemberRole::Voter,
                 Role::Learner => MemberRole::Learner,
@@ -335,6 +368,7 @@ impl ReportFacts<'_> {
             data: member
                 .pod_name()
                 .and_then(|pod| self.places.get(pod).copied()),
+            applied: applied.cloned().or_else(|| known()?.applied.clone()),
             alarms: member.alarms.iter().map(ToString::to_string).collect(),
             client_urls: if member.pod_name().is_some() {
                 Vec::new()

@@ -17,12 +17,13 @@ use super::enrol::made_here;
 use super::initialisations::Initialisations;
 use super::look::{Look, ReconcileError};
 use super::operation::{OperationContext, Report};
+use super::refills::Refills;
 use super::report::{self, ReportFacts, Urgency};
 use super::run::Run;
 use super::volumes::{Directories, Joins};
 use super::ways::Ways;
 use super::{rollout, strategy, volumes};
-use crate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
+use crate::api::{Membership, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::{LedgerError, StatusUpdate};
 use crate::observe::{ObserveError, is_enrolled, opts_out, words_of_way};
 use crate::quorum::Trust;
@@ -55,6 +56,7 @@ pub(super) struct Reports {
     directories: Directories,
     joins: Joins,
     backups: Backups,
+    refills: Refills,
     /// When a look first showed that data is lost, if the latest did, too.
     lost_since: Option<Instant>,
 }
@@ -104,12 +106,19 @@ impl Reports {
         if run.ledger().locks().pending(context.cluster) > 0 {
             return Ok(Some(POLITE));
         }
-        let update = self.update(run, look, now).await;
+        let next_refill = Box::pin(self.refills.look_for(run, look)).await;
+        let joins = Box::pin(self.joins.read(run, look)).await;
+        let mut update = self.update(run, look, now).await;
+        update.membership = match &joins {
+            Ok(Some(_)) => Some(Membership::Pod),
+            Ok(None) if look.view.stateful_set().is_some() => Some(Membership::Gate),
+            Ok(None) | Err(_) => None,
+        };
         let before = look.page.status().cloned().unwrap_or_default();
         let recorded = look.page.status_after(update.clone());
         let mut after = self.after(context, &recorded, reports)?;
-        if look.view.stateful_set().is_some() {
-            after.joins_by = Box::pin(self.joins.read(run, look)).await;
+        if let (Some(_), Ok(by)) = (look.view.stateful_set(), joins) {
+            after.joins_by = by;
         }
         let budget = look.page.budget();
         let state = ClusterState {
@@ -132,7 +141,10 @@ impl Reports {
             publish(context, &before, &after);
         }
         let loss = self.lost_since.map(|_| LOSS_AGAIN);
-        Ok([next_way, deferred, loss].into_iter().flatten().min())
+        Ok([next_way, next_refill, deferred, loss]
+            .into_iter()
+            .flatten()
+            .min())
     }
 
     /// Shows the step that was just made. The judge has written its grant since the look, and
@@ -174,12 +186,17 @@ impl Reports {
             .lost_since
             .is_some_and(|since| now.saturating_duration_since(since) >= LOSS_LASTS);
         let (budget, set) = (look.page.budget(), look.view.stateful_set());
+        let volumes = volumes::recorded(run, look).await;
+        for (pod, id) in volumes.iter().flat_map(|(_, moved)| moved) {
+            self.refills.note(run, look, pod, *id, "on another volume");
+        }
         StatusUpdate {
             no_bootstrap: !run.observer.announces_bootstrap(budget, set),
             lost: lost
                 .filter(|lost| lasts || lost.is_plain())
                 .map(|lost| (lost, run.clock.now())),
-            volumes: volumes::recorded(run, look).await,
+            volumes: volumes.map(|(records, _)| records),
+            refilled: self.refills.due(look),
             directories: self.directories.read(run, look).await,
             ..look.view.status_update(Some(&look.snapshot))
         }
@@ -228,6 +245,7 @@ impl Reports {
             without_user: (!has_user).then_some(context.cluster),
             labelled: labelled(budget, set),
             places: &volumes::places(look),
+            applied: &self.refills.applied(run, look),
             initial_states: &volumes::initial_states(run, look).unwrap_or_default(),
             troubles: &look.view.troubles(),
             generation,

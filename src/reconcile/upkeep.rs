@@ -1,6 +1,5 @@
 //! Upkeep after a look, besides the report: the `PodDisruptionBudget` for planners, the notes on
-//! claims, the `EtcdMember`s, deletes that are repeated for the taint eviction controller, and
-//! members that began without their data.
+//! claims, the `EtcdMember`s, and deletes that are repeated for the taint eviction controller.
 //!
 //! A failure in one of them concerns nothing else, so it is only logged.
 
@@ -14,7 +13,6 @@ use tracing::warn;
 use super::initialisations::Initialisations;
 use super::look::Look;
 use super::members::Members;
-use super::refills::Refills;
 use super::run::Run;
 use super::volumes::Notes;
 use super::{companion, redrive};
@@ -25,7 +23,6 @@ use crate::quorum::Snapshot;
 pub(super) struct Upkeep {
     asked_again: HashMap<String, Instant>,
     notes: Notes,
-    refills: Refills,
     /// `None` until the feature asks for it, since there may be ten thousand loops.
     members: Option<Box<Members>>,
 }
@@ -41,9 +38,7 @@ impl Upkeep {
         Box::pin(self.notes.write(run, look)).await;
         plan_companion(run, look).await;
         self.keep_members(run, look, initialisations).await;
-        let redriven = self.redrive(run, look).await;
-        let told = Box::pin(self.refills.report(run, look)).await;
-        redriven.into_iter().chain(told).min()
+        self.redrive(run, look).await
     }
 
     /// Keeps the `EtcdMember`s.

@@ -15,15 +15,14 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::look::Look;
-use super::refills;
 use super::run::Run;
 use crate::api::{DataPlace, EtcdDirectories, names};
 use crate::causes::causes;
 use crate::observe::{ClaimNote, InitialState, guarded_since, membership};
 use crate::plan::replacement::MembershipBy;
 use crate::quorum::{
-    ClusterId, HeldData, HeldVolumes, Member, PodName, VolumeRecord, VolumeRecords, confirmed_list,
-    record_volumes, unrecorded_volumes,
+    ClusterId, HeldData, HeldVolumes, Member, MemberId, PodName, VolumeRecord, VolumeRecords,
+    confirmed_list, record_volumes, unrecorded_volumes,
 };
 use crate::telemetry::events::{Notice, Severity};
 
@@ -140,16 +139,17 @@ pub(super) struct Joins {
 }
 
 impl Joins {
-    /// The part, read once for each generation.
-    pub(super) async fn read(&mut self, run: &Run, look: &Look) -> Option<String> {
-        let set = look.view.stateful_set()?;
-        let generation = set.metadata.generation;
+    /// The part, read once for each generation. The error names what could not be read, which is
+    /// tried again at the next look.
+    pub(super) async fn read(&mut self, run: &Run, look: &Look) -> Result<Option<String>, String> {
+        let generation = look.view.stateful_set();
+        let generation = generation.and_then(|set| set.metadata.generation);
         if let Some((_, by)) = self.read.as_ref().filter(|(of, _)| *of == generation) {
-            return by.clone();
+            return Ok(by.clone());
         }
-        let by = run.observer.joins_by(&look.view).await;
+        let by = run.observer.joins_by(&look.view).await?;
         self.read = Some((generation, by.clone()));
-        by
+        Ok(by)
     }
 }
 
@@ -243,9 +243,12 @@ async fn write_notes(
     Ok(found.len() == all)
 }
 
-/// The records after this look. `None` if they stay as they are. A claim that cannot be read is
-/// recorded at a later look.
-pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
+/// The records after this look, and the members that serve under their old ids on other volumes.
+/// `None` if they stay as they are. A claim that cannot be read is recorded at a later look.
+pub(super) async fn recorded(
+    run: &Run,
+    look: &Look,
+) -> Option<(VolumeRecords, Vec<(PodName, MemberId)>)> {
     let Look {
         page,
         view,
@@ -294,6 +297,7 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     }
     let read = (&read, &held);
     let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
+    let mut moved = Vec::new();
     for (pod, record) in &after {
         let before = records.get(pod);
         if before.is_some_and(|before| !before.volume.is_same_as(&record.volume)) {
@@ -303,9 +307,9 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
                 before.id == id && before.pod != record.pod && !before.volume.is_in_pod()
             };
             if before.is_some_and(of_another_pod) {
-                refills::publish(run, page, pod, id, "on another volume");
+                moved.push((pod.clone(), id));
             }
         }
     }
-    (after != records).then_some(after)
+    (after != records).then_some((after, moved))
 }

@@ -5,8 +5,9 @@ use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
-use quorumgate::api::names::ACCEPT_DATA_LOSS;
+use quorumgate::api::names::{ACCEPT_DATA_LOSS, REPLACE};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{PodFaults, copy_data, lose_data};
@@ -145,7 +146,8 @@ async fn members_without_any_data_begin_a_new_cluster_when_that_is_announced() -
 /// A member that is emptied ends at once while its template says that the cluster is new, or while
 /// a leader knows what it had. The gate made its pod join, and another leader gives it everything
 /// again: etcd 3.7 by a snapshot, older ones entry by entry.
-async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<()> {
+/// Nobody else goes until it is replaced or a person accepts that.
+async fn a_refilled_member_is_told(version: EtcdVersion, name: &str, way_on: WayOn) -> Result<()> {
     let world = World::builder(name)
         .etcd(|etcd| etcd.version(version))
         .start()
@@ -171,6 +173,12 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<(
     let member = PodFaults::find(&world.sandbox, "etcd-1").await?;
     lose_data(&[("etcd-1", &member)], None)?;
     world.etcd.move_leader("etcd-2").await?;
+    world.whole().await?;
+    let serves = Instant::now();
+    let is_told = |c: &Condition| c.status == "False" && c.reason == "Refilled";
+    world.reported("DataIntact", is_told).await?;
+    let took = serves.elapsed();
+    ensure!(took.as_secs() < 10, "it took {took:?}");
     world
         .told_by_event("RefilledUnderOldID", "etcd-1 began without its data")
         .await?;
@@ -178,15 +186,50 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str) -> Result<(
     ensure!(now == id, "{id:x}, then {now:x}");
     let events = world.events("RefilledUnderOldID").await?;
     ensure!(!events.contains("etcd-2 began"), "{events}");
+    for (by, pod) in [(By::Delete, "etcd-0"), (By::Eviction, "etcd-1")] {
+        let (code, message) = refusal(world.ask(by, pod).await)?;
+        let says = code == 429 && message.contains("etcd-1 began without its data");
+        ensure!(says, "{code}: {message}");
+    }
+    let told = world.condition("DataIntact").await?.message;
+    let value = |key: &str| -> Result<String> {
+        let rest = told.split_once(&format!("{key}=")).context("no command")?.1;
+        let end = rest.find([' ', '.']).unwrap_or(rest.len());
+        Ok(rest[..end].to_owned())
+    };
+    let key = match way_on {
+        WayOn::Replace => REPLACE,
+        WayOn::Accept => ACCEPT_DATA_LOSS,
+    };
+    let annotated = json!({"metadata": {"annotations": {key: value(key)?}}});
+    let (budgets, annotated) = (world.budgets(), Patch::Merge(annotated));
+    budgets
+        .patch("etcd", &PatchParams::default(), &annotated)
+        .await?;
+    world.reported("DataIntact", |c| c.status == "True").await?;
+    world.whole().await?;
+    let after = world.etcd.member("etcd-1").await?.id;
+    ensure!(
+        (after == id) == (way_on == WayOn::Accept),
+        "{id:x}, then {after:x}"
+    );
+    eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
     world.close().await
+}
+
+/// How a person goes on after a member was refilled.
+#[derive(Clone, Copy, PartialEq)]
+enum WayOn {
+    Replace,
+    Accept,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_7() -> Result<()> {
-    a_refilled_member_is_told(EtcdVersion::V3_7, "lost-one-3-7").await
+    a_refilled_member_is_told(EtcdVersion::V3_7, "lost-one-3-7", WayOn::Replace).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_5() -> Result<()> {
-    a_refilled_member_is_told(EtcdVersion::V3_5, "lost-one-3-5").await
+    a_refilled_member_is_told(EtcdVersion::V3_5, "lost-one-3-5", WayOn::Accept).await
 }

@@ -63,6 +63,13 @@ async fn pod_gc_calls_no_pod_failed_whose_member_is_needed() -> Result<()> {
         let says = format!("{pod} is needed");
         ensure!(code == 429 && message.contains(&says), "{code}: {message}");
     }
+    // A controller manager may run all its controllers under one name.
+    let name = "system:kube-controller-manager";
+    let all = world.bed().client_as(name, &["system:masters"]).await?;
+    let pods: Api<Pod> = Api::namespaced(all, world.namespace());
+    let called = pods.patch_status("etcd-0", &params, &failed).await;
+    let (code, message) = refusal(called)?;
+    ensure!(code == 429, "{code}: {message}");
     // The controller of the StatefulSet deletes a pod that has failed.
     world.replaced("etcd-2", &uid).await?;
     world.whole().await?;

@@ -6,6 +6,7 @@ mod crash_loop;
 mod in_pods;
 pub(crate) mod kills;
 mod memory;
+mod ordered;
 mod places;
 
 use std::collections::BTreeSet;
@@ -151,6 +152,16 @@ pub(crate) async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
         let says = "under its old identity and without its data";
         ensure!(code == 403 && message.contains(says), "{code}: {message}");
     }
+    // No member is up, and a new cluster is announced. The survivor would come back to it with the
+    // data of the old one.
+    let anew = json!({"metadata": {"annotations": {"quorumgate.io/intent": "bootstrap"}}});
+    change_budget(&world, anew).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.message
+                .contains("bootstrap waits, because etcd-2 may have every write")
+        })
+        .await?;
     drop(last);
     eventually(SOON, "the survivor runs", || async {
         let pod = world.pods().get("etcd-2").await?;

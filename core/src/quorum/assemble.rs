@@ -40,6 +40,13 @@ impl Snapshot {
         }
         let went_back = log_end::went_back(snapshot.log_end, observation.recorded_log_end);
         snapshot.went_back = observation.recorded_loss.or(went_back);
+        let is_refilled = |member: &&Member| {
+            member
+                .id
+                .is_some_and(|id| observation.recorded_refills.contains(&id))
+        };
+        let refilled = snapshot.members.iter().filter(is_refilled);
+        snapshot.refilled = refilled.map(|member| member.name.clone()).collect();
         snapshot
     }
 
@@ -100,6 +107,7 @@ impl Snapshot {
             is_mute: false,
             log_end: None,
             went_back: None,
+            refilled: Vec::new(),
         }
     }
 

@@ -38,9 +38,15 @@ impl LogEnd {
     /// ```
     pub fn replaces(self, recorded: Option<Self>) -> bool {
         recorded.is_none_or(|recorded| {
-            let step = (recorded.index / 16).clamp(SMALLEST_STEP, LARGEST_STEP);
-            self.cluster != recorded.cluster || self.index >= recorded.index.saturating_add(step)
+            let next = recorded.index.saturating_add(recorded.step());
+            self.cluster != recorded.cluster || self.index >= next
         })
+    }
+
+    /// The number of later entries after which the record moves on. Of a loss of fewer the record
+    /// knows nothing.
+    pub fn step(self) -> u64 {
+        (self.index / 16).clamp(SMALLEST_STEP, LARGEST_STEP)
     }
 }
 

@@ -67,6 +67,9 @@ pub struct Observation {
     pub recorded_log_end: Option<LogEnd>,
     /// The loss of data in the budget's record, which nobody has accepted yet.
     pub recorded_loss: Option<WentBack>,
+    /// The members in the budget's record that began without their data and serve under their old
+    /// ids, unless somebody has accepted that.
+    pub recorded_refills: Vec<MemberId>,
     /// The answers of etcd. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
@@ -94,6 +97,7 @@ impl Observation {
             recorded_cluster: None,
             recorded_log_end: None,
             recorded_loss: None,
+            recorded_refills: Vec::new(),
             round: Round::default(),
         }
     }
@@ -188,6 +192,8 @@ pub struct Snapshot {
     pub log_end: Option<LogEnd>,
     /// The loss of data on record, or else the one that this look shows.
     pub went_back: Option<WentBack>,
+    /// The members that began without their data and serve under their old ids, by their names.
+    pub refilled: Vec<String>,
 }
 
 /// A member of the cluster, or a pod that counts as one until the contrary is proven.

@@ -71,7 +71,8 @@ impl Snapshot {
             is_withheld: self.circumstances.ledger != Trust::Trusted
                 || self.circumstances.shared_with.is_some() && !self.has_all_members_here()
                 || self.circumstances.forces_new_cluster
-                || self.went_back.is_some(),
+                || self.went_back.is_some()
+                || !self.refilled.is_empty(),
         }
     }
 

@@ -325,6 +325,14 @@ pub enum Reason {
         "data is lost: {_0}; find out why and restore it, or accept the loss with the annotation quorumgate.io/accept-data-loss that the condition DataIntact names"
     )]
     DataLost(WentBack),
+    /// Members began without their data and serve under their old ids.
+    #[display(
+        "{} began without its data under its old id, and what emptied it may empty others; find out what did, then replace it, or accept the loss, as the condition DataIntact says", members.join(", ")
+    )]
+    Refilled {
+        /// The names of the members.
+        members: Vec<String>,
+    },
     /// The data of the member is in its pod, and such members are to stay.
     #[display(
         "the data of {pod} is in its pod and would go with it, and spec.dataProtection.ephemeral is Refuse; set it to Replace, or replace the member"

@@ -201,6 +201,7 @@ impl World {
             recorded_cluster: Some(CLUSTER),
             recorded_log_end: None,
             recorded_loss: None,
+            recorded_refills: Vec::new(),
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
                 probes: self.members.iter().filter_map(|m| self.probe(m)).collect(),

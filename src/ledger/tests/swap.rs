@@ -1,10 +1,12 @@
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::{BUDGET, cluster, ledger_with, put_budget, read, yes};
-use crate::api::RecordedDelete;
+use crate::api::names::ACCEPT_DATA_LOSS;
+use crate::api::{QuorumDisruptionBudgetStatus, RecordedDelete};
 use crate::ledger::SetSeen;
 use crate::ledger::{LedgerError, Recorded, StatusUpdate};
-use crate::quorum::{ClusterId, ExpectedVoters};
+use crate::quorum::{ClusterId, ExpectedVoters, MemberId, PodName};
 
 #[tokio::test]
 async fn a_yes_is_proven_by_an_accepted_write() {
@@ -248,6 +250,53 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
         None,
         "a scale-in ends a scale-out"
     );
+}
+
+#[tokio::test]
+async fn a_refilled_member_is_on_record_until_it_is_replaced_or_accepted() {
+    let member =
+        |id: &str| json!({"name": "etcd-1", "memberID": id, "role": "Voter", "serving": true});
+    let (api, ledger, _) = ledger_with(&json!({"members": [member("9")]}));
+    let page = read(&ledger).await;
+    let found = Timestamp::from_second(50).unwrap();
+    let refilled = |id| StatusUpdate {
+        refilled: vec![(PodName::new("etcd-1"), MemberId(id), found)],
+        ..StatusUpdate::default()
+    };
+    let after = ledger.update(&page, refilled(9)).await.unwrap().unwrap();
+    assert_eq!(after.refills(), [MemberId(9)]);
+    // The next look finds nothing, and the record stays.
+    let again = ledger.update(&after, StatusUpdate::default()).await;
+    assert!(again.unwrap().is_none());
+    let status = api.get(BUDGET).unwrap()["status"].clone();
+
+    let accepted_at = |second| {
+        let at = Timestamp::from_second(second).unwrap().to_string();
+        let mut budget = api.get(BUDGET).unwrap();
+        budget["metadata"]["annotations"] = json!({ACCEPT_DATA_LOSS: at});
+        budget["status"] = status.clone();
+        api.put(BUDGET, budget);
+    };
+    accepted_at(49);
+    assert_eq!(
+        read(&ledger).await.refills(),
+        [MemberId(9)],
+        "an earlier one"
+    );
+    accepted_at(50);
+    let page = read(&ledger).await;
+    assert_eq!(page.refills(), []);
+    let after = ledger.update(&page, StatusUpdate::default()).await;
+    assert!(after.unwrap().unwrap().status().unwrap().refills.is_empty());
+
+    put_budget(&api, "uid-a", &status);
+    let page = read(&ledger).await;
+    let replaced = |status: &mut QuorumDisruptionBudgetStatus| {
+        status.members[0].member_id = Some("a".into());
+    };
+    let page = ledger.write_status(&page, replaced).await.unwrap().unwrap();
+    let after = ledger.update(&page, StatusUpdate::default()).await;
+    assert!(after.unwrap().unwrap().refills().is_empty());
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use kube::api::ListParams;
 use tokio::time::Instant;
 
 use super::record;
+use super::survivors::{survivors, uncreated};
 use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
@@ -39,6 +40,12 @@ pub(in crate::reconcile) struct Input {
     pub(super) notes: Vec<ClaimNote>,
     /// The pods that wait for the gate's scheduling gate.
     pub(super) held: Vec<(PodName, PodUid)>,
+    /// The members whose data is left, so that no new cluster begins ([`survivors`]).
+    pub(super) survivors: Vec<PodName>,
+    /// Whether a new cluster is announced that has not begun.
+    pub(super) bootstraps: bool,
+    /// The pods that their StatefulSet does not create while one of lower ordinal waits.
+    pub(super) uncreated: Vec<PodName>,
     /// The value of the annotation that names no member.
     pub(super) unknown_request: Option<String>,
     /// The reason why members cannot be made to join.
@@ -146,6 +153,9 @@ pub(super) async fn gather(
         at: run.clock.now(),
         unknown_request: asked.filter(|_| request.is_none()).map(str::to_owned),
         cannot_join: cannot_join(look).filter(|_| is_guarded),
+        survivors: survivors(look, &facts.claims),
+        bootstraps: run.observer.bootstraps(page.budget(), set),
+        uncreated: uncreated(look, &held),
         facts,
         claims,
         notes,

@@ -14,9 +14,9 @@ use super::gather::Input;
 use crate::api::DataPlace;
 use crate::api::names::{HELD, IDENTITY, REPLACE, SAFE_TO_EVICT};
 use crate::causes::causes;
-use crate::observe::MemberClaim;
+use crate::observe::{MemberClaim, membership_in_doubt};
 use crate::plan::replacement::{MembershipBy, Mode, Next, Proof, Refusal};
-use crate::quorum::{ClaimState, Difference, PodName, PodUid, VolumeFinding};
+use crate::quorum::{ClaimState, ClusterRef, Difference, PodName, PodUid, VolumeFinding};
 use crate::reconcile::condition::ConditionText;
 use crate::reconcile::look::Look;
 use crate::reconcile::run::Run;
@@ -48,9 +48,9 @@ pub(super) async fn tell_held(run: &Run, look: &Look, input: &Input) {
             format!("{pod} starts when that can be read and its volume is the one on record")
         } else {
             format!(
-                "{pod} starts when its member is replaced ({REPLACE} on the budget), when it has \
-                 its volume again, or with all others as a new cluster \
-                 (quorumgate.io/intent: bootstrap)"
+                "{pod} starts when its member is replaced ({REPLACE} on the budget), or when it \
+                 has its volume again{}",
+                anew(look, input)
             )
         };
         let note = format!("the scheduling gate {IDENTITY} holds {pod}, because {why}. {starts}");
@@ -70,6 +70,37 @@ pub(super) async fn tell_held(run: &Run, look: &Look, input: &Input) {
             note,
         });
     }
+}
+
+/// The words about a new cluster, and about pods that are not created meanwhile.
+fn anew(look: &Look, input: &Input) -> String {
+    let ClusterRef { namespace, name } = &look.page.cluster;
+    let text = match (input.survivors.is_empty(), input.bootstraps) {
+        (true, _) => {
+            ", or with all others as a new cluster (quorumgate.io/intent: bootstrap)".into()
+        }
+        (false, false) => String::new(),
+        (false, true) => format!(
+            ". The announcement bootstrap waits, because {} may have every write. Save a snapshot \
+             of it. To give it up: kubectl -n {namespace} annotate sts {name} --overwrite \
+             quorumgate.io/intent=delete, delete StatefulSet and claims, and apply them again",
+            listed(&input.survivors)
+        ),
+    };
+    if input.uncreated.is_empty() {
+        return text;
+    }
+    format!(
+        "{text}. Until then {} is not created, because spec.podManagementPolicy is OrderedReady: \
+         kubectl -n {namespace} delete sts {name} --cascade=orphan, and apply it again with \
+         podManagementPolicy: Parallel",
+        listed(&input.uncreated)
+    )
+}
+
+fn listed(pods: &[PodName]) -> String {
+    let pods: Vec<&str> = pods.iter().map(PodName::as_str).collect();
+    pods.join(", ")
 }
 
 /// Whether the pod's condition says this.
@@ -119,9 +150,9 @@ pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
     if !held.is_empty() {
         more = format!(
             " Kept from starting under an identity whose data they do not have: {}. They start when \
-             their members are replaced, when they have their volumes again, or all of them as a new \
-             cluster by quorumgate.io/intent: bootstrap.",
-            held.join(", ")
+             their members are replaced, or when they have their volumes again{}.",
+            held.join(", "),
+            anew(look, input)
         );
     }
     let terminating = terminating(&input.claims);
@@ -167,44 +198,76 @@ pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
             };
             ("False", reason, text)
         }
-        Next::Wait { .. } | Next::Nothing | Next::Act(_) => {
-            if let Some(asked) = &input.unknown_request {
-                let text = format!(
-                    "the annotation {REPLACE} asks for the member {asked:?}, and etcd has no member of this id.{more}"
-                );
-                return ("False", "NoSuchMember", text);
-            }
-            if !look.snapshot.accused.is_empty() && facts.mode != Mode::Off {
-                let data = facts.data;
-                let text = format!(
-                    "no member is replaced: {}.{more}",
-                    Refusal::NotShown { data }
-                );
-                return ("False", "NotShown", text);
-            }
-            if !held.is_empty() {
-                return ("False", "KeptFromStarting", more.trim().to_owned());
-            }
-            if let Some((reason, text)) = terminating {
-                return ("False", reason, format!("the {text}{unsaid}"));
-            }
-            if let Some(why) = &input.cannot_join {
-                let text = format!(
-                    "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}.{more}"
-                );
-                return ("False", "StateNotSet", text);
-            }
-            let members = look.snapshot.members.len();
-            let text = format!("none of {members} members has to be replaced");
-            let elsewhere = elsewhere(&places(look));
-            let reason = if elsewhere.is_empty() {
-                "NothingToReplace"
-            } else {
-                "NotOnOwnClaims"
-            };
-            ("True", reason, format!("{text}{elsewhere}.{more}"))
-        }
+        Next::Wait { .. } | Next::Nothing | Next::Act(_) => at_rest(
+            look,
+            input,
+            !held.is_empty(),
+            &more,
+            terminating.map(|said| (said, unsaid)),
+        ),
     }
+}
+
+/// The condition while no member is replaced. `more`: the words on waiting pods. `leaving`: the
+/// reason and the words on claims that are being deleted, and `more` without these.
+fn at_rest(
+    look: &Look,
+    input: &Input,
+    some_are_held: bool,
+    more: &str,
+    leaving: Option<((&'static str, String), String)>,
+) -> ConditionText {
+    let facts = &input.facts;
+    if let Some(asked) = &input.unknown_request {
+        let text = format!(
+            "the annotation {REPLACE} asks for the member {asked:?}, and etcd has no member of this id.{more}"
+        );
+        return ("False", "NoSuchMember", text);
+    }
+    if !look.snapshot.accused.is_empty() && facts.mode != Mode::Off {
+        let data = facts.data;
+        let text = format!(
+            "no member is replaced: {}.{more}",
+            Refusal::NotShown { data }
+        );
+        return ("False", "NotShown", text);
+    }
+    if some_are_held {
+        return ("False", "KeptFromStarting", more.trim().to_owned());
+    }
+    if let Some(((reason, text), unsaid)) = leaving {
+        return ("False", reason, format!("the {text}{unsaid}"));
+    }
+    let (budget, set) = (look.page.budget(), look.view.stateful_set());
+    if let Some(doubt) = membership_in_doubt(budget, set) {
+        let ClusterRef { namespace, name } = &look.page.cluster;
+        let text = format!(
+            "{doubt}, and the record counts until you say who changes etcd's member list: \
+             kubectl -n {namespace} patch qdb {name} --type=merge -p \
+             '{{\"spec\":{{\"dataProtection\":{{\"membership\":\"Gate\"}}}}}}' (or Pod).{more}"
+        );
+        return ("False", "MembershipUnclear", text);
+    }
+    if let Some(why) = &input.cannot_join {
+        let text = format!(
+            "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}.{more}"
+        );
+        return ("False", "StateNotSet", text);
+    }
+    let members = look.snapshot.members.len();
+    let joins_by = look.page.status().and_then(|s| s.joins_by.as_deref());
+    let joins = joins_by.filter(|_| facts.membership == MembershipBy::Pod);
+    let joins = joins.map_or_else(String::new, |by| {
+        format!("; {by} adds members to etcd, so no pod is kept from starting")
+    });
+    let text = format!("none of {members} members has to be replaced{joins}");
+    let elsewhere = elsewhere(&places(look));
+    let reason = if elsewhere.is_empty() {
+        "NothingToReplace"
+    } else {
+        "NotOnOwnClaims"
+    };
+    ("True", reason, format!("{text}{elsewhere}.{more}"))
 }
 
 /// The words about members whose data is not on claims of their own, and what that means for each.

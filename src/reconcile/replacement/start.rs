@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use super::gather::{Input, some_serve};
 use super::report::is_unmarked;
 use super::step::Step;
+use super::survivors::is_to_join;
 use crate::ledger::StatusUpdate;
-use crate::observe::{EtcdContainer, Observer, finding, is_held, joining};
+use crate::observe::{Observer, finding, is_held};
 use crate::plan::replacement::{MembershipBy, expected_in};
 use crate::quorum::{Condition, PodName, PodUid, VolumeFinding, VolumeRecord};
 use crate::reconcile::look::{Look, ReconcileError};
@@ -36,13 +36,17 @@ pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<S
         on_its_own || begun.contains(uid.as_str())
     };
     let Some((pod, uid)) = input.held.iter().find(may_start) else {
-        return start_anew(observer, look, some_serve)
+        return start_anew(observer, look, input, some_serve)
             .or_else(|| guard_anew(observer, look, input, some_serve));
     };
     let (pod, uid) = (pod.clone(), uid.clone());
     let set = view.stateful_set();
     let is_of_new = begun.contains(uid.as_str());
-    if !some_serve && !is_of_new && observer.bootstraps(page.budget(), set) {
+    let begins = !some_serve && !is_of_new && observer.bootstraps(page.budget(), set);
+    if begins && !input.survivors.is_empty() {
+        return None;
+    }
+    if begins {
         let held = input.held.iter().map(|(_, uid)| uid.clone());
         return Some(Step::BeginAnew(held.collect()));
     }
@@ -63,7 +67,7 @@ fn begun(look: &Look) -> BTreeSet<&str> {
 
 /// The step where a new cluster begins and pods have started already that were made to join the old
 /// one: the old one is forgotten, and those pods are created anew, one after another.
-fn start_anew(observer: &Observer, look: &Look, some_serve: bool) -> Option<Step> {
+fn start_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool) -> Option<Step> {
     let (view, set) = (&look.view, look.view.stateful_set());
     let begun = begun(look);
     let exits = view.crash_loops();
@@ -78,7 +82,11 @@ fn start_anew(observer: &Observer, look: &Look, some_serve: bool) -> Option<Step
         let anew = Step::CreateAnew { pod, uid };
         return (!look.snapshot.proves_quorum()).then_some(anew);
     }
-    if some_serve || joining.next().is_none() || !observer.bootstraps(look.page.budget(), set) {
+    let is_announced = observer.bootstraps(look.page.budget(), set);
+    if some_serve || joining.next().is_none() || !is_announced {
+        return None;
+    }
+    if !input.survivors.is_empty() {
         return None;
     }
     let all = view.pods().iter().filter_map(ResourceExt::uid);
@@ -164,15 +172,4 @@ pub(super) async fn record_expected(
         context.run.ledger().update(page, update).await?;
     }
     Ok(())
-}
-
-/// Whether the gate made the pod join a cluster: its etcd is given another state than in the
-/// template of its StatefulSet.
-fn is_to_join(pod: &Pod, set: Option<&StatefulSet>, named: Option<&str>) -> bool {
-    let joins = |spec: Option<&PodSpec>| {
-        let container = EtcdContainer::find(spec?, named).certain()?;
-        Some(matches!(joining(container), Ok(None)))
-    };
-    let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
-    joins(pod.spec.as_ref()) == Some(true) && joins(template) != Some(true)
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::api::{AuthoritySource, PortSource, SourceKind};
+use crate::api::{AuthoritySource, DataLossStatus, PortSource, RefillStatus, SourceKind};
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
     Permitted, PodName, PodUid, ProcessState, example,
@@ -124,6 +124,7 @@ impl Seen {
             advice: self.advice.as_deref(),
             without_user: Some(&ClusterRef::new("db", "etcd")),
             labelled: self.labelled,
+            applied: &BTreeMap::new(),
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
             initial_states: &self.initial_states,
             troubles: &BTreeMap::from([("etcd-2".into(), "container etcd: ErrImagePull".into())]),
@@ -572,6 +573,27 @@ fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
     seen.snapshot.went_back = None;
     seen.snapshot.log_end = None;
     assert_eq!(is(&seen.shown(), kind), pair("Unknown", "NoLeader"));
+}
+
+#[test]
+fn a_refilled_member_is_a_condition_that_names_both_ways_on() {
+    let seen = Seen::new(serving(3));
+    let before = QuorumDisruptionBudgetStatus {
+        refills: vec![RefillStatus {
+            member: "etcd-1".into(),
+            member_id: "abc".into(),
+            detection_time: Time(jiff::Timestamp::UNIX_EPOCH),
+        }],
+        ..QuorumDisruptionBudgetStatus::default()
+    };
+    let shown = seen.shown_over(&before, 1);
+    let kind = condition::DATA_INTACT;
+    assert_eq!(is(&shown, kind), pair("False", "Refilled"));
+    let said = &find(&shown.conditions, kind).unwrap().message;
+    let accept = "accept-data-loss=1970-01-01T00:00:00Z";
+    for part in ["etcd-1 began", "replace=abc", accept] {
+        assert!(said.contains(part), "{said}");
+    }
 }
 
 #[test]

@@ -164,6 +164,33 @@ async fn an_update_shows_its_own_announcement() {
     assert!(intents.announced(late).is_none());
 }
 
+/// Each write of a manager renews the time of all that it wrote.
+#[tokio::test]
+async fn an_announcement_that_stood_before_a_write_is_as_old_as_it_was() {
+    let now = "2026-11-21T08:00:30Z".parse().unwrap();
+    let stood = |value: &str| {
+        let review = fixture("statefulset-update");
+        let mut managers = review["request"]["object"]["metadata"]["managedFields"].clone();
+        for entry in managers.as_array_mut().unwrap() {
+            entry["time"] = json!("2026-11-20T08:00:00Z");
+        }
+        let old = "/request/oldObject/metadata";
+        let review = with(review, &format!("{old}/managedFields"), managers);
+        let said = json!({"quorumgate.io/intent": value});
+        with(review, &format!("{old}/annotations"), said)
+    };
+    let said = fixture("statefulset-update")["request"]["object"]["metadata"]["annotations"]
+        ["quorumgate.io/intent"]
+        .clone();
+    for (before, counts) in [(said.as_str().unwrap(), false), ("delete", true)] {
+        let door = passing();
+        door.post(PATH, &stood(before)).await;
+        let [question] = door.set_questions().try_into().unwrap();
+        let announced = question.intents.unwrap().announced(now);
+        assert_eq!(announced.is_some(), counts, "{before} stood before");
+    }
+}
+
 #[tokio::test]
 async fn an_update_that_takes_no_ordinal_passes_unasked() {
     let same = with(

@@ -187,7 +187,13 @@ fn without_membership(
     record: &Record,
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    let step = recreate(snapshot, input, record)?;
+    // Such a pod waits since the gate changed the member list. The next one is not kept waiting.
+    let held = held_pod(snapshot, input, record).filter(|held| !held.terminating);
+    let unheld = held.map(|held| Step::DeletePod {
+        pod: pod.clone(),
+        uid: held.uid.clone(),
+    });
+    let step = recreate(snapshot, input, record)?.or(unheld);
     if let Some(step) = step {
         // The delete of the claim is the first change. Without a claim that is the delete of the
         // pod.

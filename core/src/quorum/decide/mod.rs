@@ -26,9 +26,9 @@ pub(in crate::quorum) use requests::by_override;
 type Rule = fn(&Request<'_>) -> Option<Verdict>;
 
 /// Rules 5 to 9, in order, which hold for every member alike. Those without a number refuse
-/// restarts in place, pods whose successors would leave the cluster, and every pod while data is
-/// lost.
-const BEFORE_MEMBERS: [Rule; 8] = [
+/// restarts in place, pods whose successors would leave the cluster, every pod while data is lost,
+/// and those that run while a member serves that was emptied.
+const BEFORE_MEMBERS: [Rule; 9] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
     requests::rule_7_not_a_member,
@@ -36,6 +36,7 @@ const BEFORE_MEMBERS: [Rule; 8] = [
     requests::forces_new_cluster,
     requests::rule_8_shared_cluster,
     requests::lost_data,
+    requests::refilled_member,
     requests::rule_9_untrusted_ledger,
 ];
 

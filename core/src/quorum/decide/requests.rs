@@ -113,6 +113,24 @@ pub(super) fn lost_data(case: &Request<'_>) -> Option<Verdict> {
     Some(Verdict::Wait(Reason::DataLost(lost)))
 }
 
+/// A member that began without its data under its old id may have voted for one that lacked writes
+/// which it had acknowledged. Whatever emptied it may empty the next one too. So until it is
+/// replaced, or somebody accepts that, only its replacement and members that are dead for good go.
+pub(super) fn refilled_member(case: &Request<'_>) -> Option<Verdict> {
+    let members = &case.snapshot.refilled;
+    let target = case.snapshot.member(case.target());
+    let is_refilled = target.is_some_and(|member| members.contains(&member.name));
+    // The delete of the pod follows the permission to replace the member.
+    let is_permitted = case.is_own_step() && case.grants.permit_replacement(case.target());
+    let is_its_replacement = is_refilled && (case.disruption.kind == Kind::Replace || is_permitted);
+    let goes = is_its_replacement || case.process() == ProcessState::DeadForGood;
+    (!members.is_empty() && !goes).then(|| {
+        Verdict::Wait(Reason::Refilled {
+            members: members.clone(),
+        })
+    })
+}
+
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
 pub(super) fn rule_9_untrusted_ledger(case: &Request<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {

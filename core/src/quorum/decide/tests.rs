@@ -1091,9 +1091,45 @@ fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
 }
 
 #[test]
+fn while_a_member_that_was_emptied_serves_only_its_replacement_and_the_dead_go() {
+    let mut o = healthy(3);
+    let id = o.round.probes[1].status.as_ref().unwrap().member_id;
+    o.recorded_refills = vec![id, MemberId(0x77)];
+    for (kind, n) in [(Kind::Delete, 0), (Kind::Evict, 1), (Kind::RolloutStep, 2)] {
+        assert_waits(&verdict(&o, kind, n), "Refilled");
+    }
+    assert_waits(&verdict(&o, Kind::Replace, 0), "Refilled");
+    let replaced = verdict(&o, Kind::Replace, 1);
+    assert!(matches!(replaced, Verdict::Allow(_)), "{replaced:?}");
+    // Where its pod changes the member list, the pod is deleted while the old id is listed.
+    let permitted =
+        Grants::default().issue(&"m-1".into(), Permitted::Replace, "a".into(), "b".into());
+    let snapshot = Snapshot::assemble(&o);
+    let own = |n| Disruption {
+        actor: Actor::Gate,
+        ..ask(Kind::Delete, n)
+    };
+    let deleted = decide(&snapshot, &permitted, &own(1));
+    assert!(matches!(deleted, Verdict::Allow(_)), "{deleted:?}");
+    assert_waits(&decide(&snapshot, &permitted, &own(0)), "Refilled");
+    // Of a member that is listed no more, the record means nothing.
+    o.recorded_refills = vec![MemberId(0x77)];
+    assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
+    // What is dead for good loses nothing more.
+    o.recorded_refills = vec![id];
+    o.pods[0].node = Node::Gone;
+    o.round.probes[0] = Probe::unanswered(o.round.probes[0].target.clone(), Unanswered::Deadline);
+    let dead = verdict(&o, Kind::Delete, 0);
+    assert!(matches!(dead, Verdict::Allow(_)), "{dead:?}");
+}
+
+#[test]
 fn what_keeps_every_member_leaves_no_disruption_allowed() {
     type Change = fn(&mut Snapshot);
-    let cases: [(&str, Change); 4] = [
+    let cases: [(&str, Change); 5] = [
+        ("a member was emptied", |cluster| {
+            cluster.refilled = vec!["etcd-1".into()];
+        }),
         ("the ledger is not trusted", |cluster| {
             let remaining = Some(Duration::from_secs(60));
             cluster.circumstances.ledger = Trust::Untrusted { remaining };

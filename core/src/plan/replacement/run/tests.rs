@@ -831,6 +831,21 @@ fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
     assert_eq!(steps, ["Grant", "RemoveMember", "AddLearner", "Release"]);
 }
 
+/// A pod that waits since the gate changed the member list adds no member.
+#[test]
+fn a_pod_that_was_held_goes_where_pods_change_the_member_list_by_now() {
+    for membership in [MembershipBy::Pod, MembershipBy::Sidecar] {
+        let mut world = World::new(3);
+        world.recreate();
+        world.observation.pods[2].recorded_id = Some(MemberId(3));
+        world.input.membership = membership;
+        world.input.leases_held.insert(TARGET.into());
+        assert_eq!([world.step(), world.step()], ["Grant", "DeletePod"]);
+        world.recreate_pod(false);
+        assert_eq!(world.said(), "wait Joining", "the next one starts");
+    }
+}
+
 /// The new member has started once, so etcd knows its new id by name.
 fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
     let mut world = World::started();
