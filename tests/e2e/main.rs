@@ -36,6 +36,7 @@ mod manifests;
 mod members;
 mod nodes;
 mod order;
+mod ordinals;
 mod other_hook;
 mod out_of_force;
 mod plugin;
