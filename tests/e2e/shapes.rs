@@ -1,11 +1,12 @@
 //! Clusters as charts and operators make them, enrolled by a label and nothing else: the gate has
 //! to find out how their members are asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -157,6 +158,102 @@ async fn a_certificate_of_other_names_is_told_with_the_patch_that_helps() -> Res
     sandbox.close().await
 }
 
+/// A script runs etcd, ends it, and runs it again. Its pod is not Ready meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_joins_by_itself_in_two_phases_counts_after_the_last() -> Result<()> {
+    let mut sandbox = Bed::up().await?.sandbox("shape-joins").await?;
+    sandbox.add_nodes(3).await?;
+    let gate = gate().start(&sandbox).await?;
+    let phases = sandbox.directory().join("phases");
+    let text = fs::read_to_string(repository("tests/e2e/shapes/self-joining.yaml"))?;
+    let text = text.replace("PHASES", &phases.to_string_lossy());
+    let set = apply_text(&sandbox, &text).await?;
+    serves(&sandbox, &set).await?;
+    enrol(&sandbox, &set).await?;
+    is_live(&sandbox, &set, Scheme::Http).await?;
+    all_serve(&sandbox, &set).await?;
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    let status = budgets.get(&set).await?.status.context("no status")?;
+    let by = status.joins_by.context("its script is not known")?;
+    ensure!(by == "ConfigMap joining-scripts", "{by}");
+
+    let pods: Api<Pod> = sandbox.api();
+    let old = pods.get("joining-0").await?.metadata.uid;
+    eventually(SOON, "joining-0 may go", || async {
+        pods.delete("joining-0", &DeleteParams::default()).await
+    })
+    .await?;
+    // The phases in which joining-1 has to stay, each with what is said.
+    let refused: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::default();
+    let phase = async || -> Result<String> {
+        let uid = match pods.get_opt("joining-0").await? {
+            Some(pod) => pod.metadata.uid,
+            None => return Ok("gone".to_owned()),
+        };
+        if uid == old {
+            return Ok("ends".to_owned());
+        }
+        let file = phases.join(uid.context("no UID")?);
+        Ok(fs::read_to_string(file)
+            .unwrap_or_default()
+            .trim()
+            .to_owned())
+    };
+    let dry = DeleteParams::default().dry_run();
+    let allowed = eventually(SOON, "joining-1 may go", async || {
+        let before = phase().await?;
+        match pods.delete("joining-1", &dry).await {
+            Ok(_) => Ok(Ok(phase().await?)),
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                if phase().await? == before {
+                    let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+                    let said = refused.entry(before).or_default();
+                    said.insert(status.message.clone());
+                }
+                bail!("{}", status.message)
+            }
+            Err(other) => Ok(Err(other)),
+        }
+    })
+    .await??;
+    let refused = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(
+        allowed == "last",
+        "it was allowed in {allowed}: {refused:?}"
+    );
+    for (phase, says) in [
+        ("first", "joining-0 (it has just started"),
+        ("between", "joining-0"),
+    ] {
+        let said = refused.get(phase).into_iter().flatten();
+        let says = said.into_iter().any(|message| message.contains(says));
+        ensure!(says, "{phase}: {refused:?}");
+    }
+
+    all_serve(&sandbox, &set).await?;
+    eventually(SOON, "joining-1 goes", || async {
+        pods.delete("joining-1", &DeleteParams::default()).await
+    })
+    .await?;
+    gate.close().await?;
+    sandbox.close().await
+}
+
+/// Waits until the budget says that all three voters serve.
+pub(crate) async fn all_serve(sandbox: &Sandbox, set: &str) -> Result<()> {
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(SOON, "all voters serve", || async {
+        let status = budgets.get(set).await?.status.context("no status")?;
+        let (voters, healthy) = (status.voters, status.current_healthy);
+        ensure!(
+            voters == Some(3) && healthy == voters,
+            "{healthy:?} of {voters:?} serve"
+        );
+        Ok(())
+    })
+    .await
+}
+
 /// Applies the objects of a shape, without its label. Returns the name of its StatefulSet.
 async fn apply(sandbox: &Sandbox, shape: &str) -> Result<String> {
     let path = format!("tests/e2e/shapes/{shape}.yaml");
@@ -164,7 +261,7 @@ async fn apply(sandbox: &Sandbox, shape: &str) -> Result<String> {
     apply_text(sandbox, &text).await
 }
 
-async fn apply_text(sandbox: &Sandbox, text: &str) -> Result<String> {
+pub(crate) async fn apply_text(sandbox: &Sandbox, text: &str) -> Result<String> {
     let namespace = sandbox.namespace();
     let text = text.replace("NAMESPACE", namespace).replace(
         "image: ETCD",
@@ -261,7 +358,7 @@ fn pki(names: &[String]) -> Result<BTreeMap<&'static str, String>> {
 }
 
 /// Waits until every pod of the shape is ready.
-async fn serves(sandbox: &Sandbox, set: &str) -> Result<()> {
+pub(crate) async fn serves(sandbox: &Sandbox, set: &str) -> Result<()> {
     let sets: Api<StatefulSet> = sandbox.api();
     eventually(SOON, format!("{set} runs"), || async {
         let found = sets.get(set).await?;
@@ -276,7 +373,7 @@ async fn serves(sandbox: &Sandbox, set: &str) -> Result<()> {
     .await
 }
 
-async fn enrol(sandbox: &Sandbox, set: &str) -> Result<()> {
+pub(crate) async fn enrol(sandbox: &Sandbox, set: &str) -> Result<()> {
     let sets: Api<StatefulSet> = sandbox.api();
     let label = json!({"metadata": {"labels": {"quorumgate.io/enroll": "true"}}});
     let patch = Patch::Merge(&label);
@@ -285,7 +382,7 @@ async fn enrol(sandbox: &Sandbox, set: &str) -> Result<()> {
 }
 
 /// Waits until the budget says that etcd itself answers, and by which way.
-async fn is_live(sandbox: &Sandbox, set: &str, scheme: Scheme) -> Result<()> {
+pub(crate) async fn is_live(sandbox: &Sandbox, set: &str, scheme: Scheme) -> Result<()> {
     let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
     eventually(LIVE, format!("{set} is asked"), || async {
         let budget = budgets.get(set).await?;
@@ -310,7 +407,7 @@ fn evidence(budget: &QuorumDisruptionBudget) -> Result<(String, String)> {
 }
 
 /// A condition of a budget.
-fn shown(budget: &QuorumDisruptionBudget, kind: &str) -> Result<Condition> {
+pub(crate) fn shown(budget: &QuorumDisruptionBudget, kind: &str) -> Result<Condition> {
     let conditions = budget.status.as_ref().map(|status| &status.conditions);
     let mut conditions = conditions.into_iter().flatten();
     let found = conditions.find(|shown| shown.type_ == kind);
