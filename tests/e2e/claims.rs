@@ -1,6 +1,7 @@
 //! Claims of members: which may be deleted, and what a claim that is terminating means for its pod.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +17,9 @@ use serde_json::json;
 use crate::asking::{By, refusal};
 use crate::teardown::{announce, no_pods, own};
 use crate::world::{SOON, World};
+
+/// The time limit for what the gate says by itself, on a busy machine.
+const AT_ONCE: Duration = Duration::from_secs(15);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_claim_of_a_serving_member_stays_and_that_of_no_member_goes() -> Result<()> {
@@ -346,6 +350,39 @@ async fn a_pod_whose_claim_is_marked_goes_while_all_others_serve_and_counts_when
     .await?;
     eventually(SOON, "etcd-2 is promoted", || world.etcd.promote("etcd-2")).await?;
     world.whole().await?;
+    world.close().await
+}
+
+/// The finalizer `kubernetes.io/pvc-protection` keeps the data until the pod goes. Everybody should
+/// know by then, so the gate says it before anybody asks for the member.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_terminates_under_its_member_is_said_before_anybody_asks() -> Result<()> {
+    let world = World::new("claim-said").await?;
+    world
+        .reported("DataProtected", |c| c.status == "True")
+        .await?;
+    lift(&world, "pod", "etcd-2").await?;
+    delete(&world, "etcd-2").await?;
+    let marked = Instant::now();
+    world
+        .reported("DataProtected", |c| {
+            let says = ["etcd-2", "kubernetes.io/pvc-protection"]
+                .iter()
+                .all(|part| c.message.contains(part));
+            c.status == "False" && c.reason == "ClaimTerminating" && says
+        })
+        .await?;
+    let took = marked.elapsed();
+    ensure!(took < AT_ONCE, "it took {took:?}");
+    world
+        .reported("Ready", |c| {
+            c.status == "False" && c.message.contains("etcd-2")
+        })
+        .await?;
+    ensure!(is_marked(&world, "etcd-2").await?, "it is not terminating");
+    world.etcd.serves("etcd-2", SOON).await?;
+    ensure!(world.granted().await? == ["etcd-2"], "others were granted");
+    world.delete_namespace().await?;
     world.close().await
 }
 
