@@ -1,12 +1,18 @@
 //! Updates of a running pod: an update that would restart etcd is refused, all others pass.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Service};
+use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
-use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape};
+use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape, Tls};
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::writer::Writer;
 use serde_json::{Value, json};
 
 use crate::asking::{By, refusal};
@@ -14,6 +20,8 @@ use crate::bystanders;
 use crate::world::{SOON, World};
 
 const INSTEAD: &str = "delete or evict the pod";
+/// The longest time without a write where nothing restarts, on a busy machine.
+const PAUSE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_image_of_etcd_or_a_deadline_is_refused_and_what_leaves_etcd_alone_passes()
@@ -164,6 +172,176 @@ async fn etcd_is_not_restarted_in_place_wherever_in_its_pod_it_runs() -> Result<
         world.change(&pod, None, &beside).await?;
     }
     world.close().await
+}
+
+/// etcd as a native sidecar that is called like it, and etcd under another name beside a container
+/// that is called like it. No member of three restarts, so no write waits for an election.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_members_serve_on_while_somebody_changes_all_of_them_in_place() -> Result<()> {
+    let world = World::builder("restart-all")
+        .etcd(|etcd| etcd.tls(Tls::None))
+        .start()
+        .await?;
+    for (set, list, etcd) in [
+        ("native", "initContainers", "etcd"),
+        ("beside", "containers", "main"),
+    ] {
+        let pods = three(&world, set, list, etcd).await?;
+        let writer = writer_to(&world, &pods).await?;
+        let before = starts(&world, &pods).await?;
+        let container = |change: Value| {
+            let mut container = json!({"name": etcd});
+            json_patch::merge(&mut container, &change);
+            json!({"spec": {list: [container]}})
+        };
+        let newer = container(json!({"image": "etcd:9.9"}));
+        let resize = container(json!({"resources": {"requests": {"cpu": "20m"}}}));
+        for (part, change) in [(None, newer), (Some("resize"), resize)] {
+            for pod in &pods {
+                let (code, message) = refusal(world.change(pod, part, &change).await)?;
+                ensure!(
+                    code == 403 && message.contains(INSTEAD),
+                    "{pod} {change}: {code}: {message}"
+                );
+            }
+        }
+        // The kubelet acts a moment after a change. What restarts no etcd passes on all of them.
+        let other = if etcd == "etcd" { "sleeps" } else { "etcd" };
+        for pod in &pods {
+            world.change(pod, None, &image(other, "alpine")).await?;
+            world.restarted(pod, other).await?;
+        }
+        let written = writer.acknowledged();
+        eventually(SOON, "writes go on", || async {
+            let now = writer.acknowledged();
+            ensure!(now > written + 10, "{now} after {written}");
+            anyhow::Ok(())
+        })
+        .await?;
+        let report = writer.stop().await?;
+        let gap = report.longest_gap;
+        ensure!(gap < PAUSE, "{set}: nothing could be written for {gap:?}");
+        let after = starts(&world, &pods).await?;
+        ensure!(before == after, "{before:?}, then {after:?}");
+    }
+    world.close().await
+}
+
+/// A writer to the members in these pods, once they have a leader.
+async fn writer_to(world: &World, pods: &[String]) -> Result<Writer> {
+    let mut addresses = Vec::new();
+    for pod in pods {
+        let status = world.pods().get(pod).await?.status.context("no status")?;
+        addresses.push(status.pod_ip.context("no address")?.parse::<IpAddr>()?);
+    }
+    let dialer = world.etcd.dialer().await?;
+    for address in &addresses {
+        eventually(SOON, "the member takes writes", || async {
+            let mut client = dialer.dial(*address, Duration::from_secs(5)).await?;
+            client.put("formed", "yes", None).await?;
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    Ok(Writer::start_at(dialer, move || addresses.clone()))
+}
+
+/// For each pod when etcd's container started, and how often.
+async fn starts(world: &World, pods: &[String]) -> Result<BTreeMap<String, (Option<String>, i32)>> {
+    let mut all = BTreeMap::new();
+    for pod in pods {
+        let found = world.pods().get(pod).await?;
+        let status = found.status.context("no status")?;
+        let init = status.init_container_statuses.into_iter().flatten();
+        let containers = init.chain(status.container_statuses.into_iter().flatten());
+        let image = EtcdVersion::default().image()?;
+        for container in containers.filter(|container| container.image.contains(&image)) {
+            all.insert(
+                pod.clone(),
+                (container.container_id, container.restart_count),
+            );
+        }
+    }
+    ensure!(all.len() == pods.len(), "{all:?}");
+    Ok(all)
+}
+
+/// Three enrolled members on a StatefulSet whose etcd is in a container of this list and name.
+/// Returns their pods, which the gate guards.
+async fn three(world: &World, set: &str, list: &str, etcd: &str) -> Result<Vec<String>> {
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": set},
+        "spec": {
+            "clusterIP": "None", "publishNotReadyAddresses": true,
+            "selector": {"app": set}, "ports": [{"port": 2379}],
+        },
+    }))?;
+    let services: Api<Service> = world.sandbox.api();
+    services.create(&PostParams::default(), &service).await?;
+    let pods: Vec<String> = (0..3).map(|n| format!("{set}-{n}")).collect();
+    let cluster = pods
+        .iter()
+        .map(|pod| format!("{pod}=http://{pod}.{set}:2380"));
+    let cluster: Vec<_> = cluster.collect();
+    let from = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+    let mut member = json!({
+        "name": etcd, "image": EtcdVersion::default().image()?, "command": ["etcd"],
+        "args": [
+            "--name=$(POD_NAME)",
+            "--data-dir=/data/etcd",
+            "--listen-client-urls=http://$(POD_IP):2379",
+            "--advertise-client-urls=http://$(POD_IP):2379",
+            "--listen-peer-urls=http://$(POD_IP):2380",
+            format!("--initial-advertise-peer-urls=http://$(POD_NAME).{set}:2380"),
+            format!("--initial-cluster={}", cluster.join(",")),
+        ],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": from("metadata.name")},
+            {"name": "POD_IP", "valueFrom": from("status.podIP")},
+        ],
+        "resources": {"requests": {"cpu": "10m"}},
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    });
+    let is_native = list == "initContainers";
+    let other = if is_native { "sleeps" } else { "etcd" };
+    let sleeps = json!({"name": other, "image": "busybox", "command": ["sleep", "infinity"]});
+    let (containers, inits) = if is_native {
+        json_patch::merge(&mut member, &json!({"restartPolicy": "Always"}));
+        (json!([sleeps]), json!([member]))
+    } else {
+        (json!([sleeps, member]), json!([]))
+    };
+    let stateful_set: StatefulSet = serde_json::from_value(json!({
+        "metadata": {"name": set, "labels": {"quorumgate.io/enroll": "true"}},
+        "spec": {
+            "replicas": 3, "serviceName": set, "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": set}},
+            "template": {"metadata": {"labels": {"app": set}}, "spec": {
+                "nodeSelector": world.sandbox.node_selector(),
+                "terminationGracePeriodSeconds": 1,
+                "containers": containers, "initContainers": inits,
+            }},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "100Mi"}},
+            }}],
+        },
+    }))?;
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    sets.create(&PostParams::default(), &stateful_set).await?;
+    eventually(SOON, format!("all members of {set} serve"), || async {
+        let status = world
+            .budgets()
+            .get(set)
+            .await?
+            .status
+            .context("no status")?;
+        let healthy = status.current_healthy;
+        ensure!(healthy == Some(3), "{healthy:?} serve");
+        anyhow::Ok(())
+    })
+    .await?;
+    Ok(pods)
 }
 
 #[tokio::test(flavor = "multi_thread")]
