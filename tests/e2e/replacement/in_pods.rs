@@ -95,6 +95,45 @@ async fn without_the_gate_drains_of_every_node_lose_what_was_on_empty_dirs() -> 
     world.close().await
 }
 
+/// Pods go to other nodes, where their directories are empty. With the gate they come back to
+/// theirs: `members_in_directories_of_nodes_come_back_to_their_nodes_with_their_data`.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_gate_drains_lose_what_was_in_directories_of_nodes() -> Result<()> {
+    let world = World::builder("nodes-bare").nodes(6).start().await?;
+    let (old, others) = world.sandbox.nodes().split_at(3);
+    for node in others {
+        world.kubectl(&["cordon", node.name()]).await?.success()?;
+    }
+    let bare = EtcdCluster::builder("bare")
+        .shape(Shape::Foreign)
+        .storage(Storage::Node)
+        .apply(&world.sandbox)
+        .await?;
+    bare.quorate(SOON).await?;
+    let before = write_some(&bare).await?;
+    for node in others {
+        world.kubectl(&["uncordon", node.name()]).await?.success()?;
+    }
+    for node in old {
+        let args = ["drain", node.name(), "--pod-selector=app=bare"];
+        world.kubectl(&args).await?.success()?;
+    }
+    eventually(SOON, "all are on other nodes", || async {
+        for pod in bare.pod_names() {
+            let node = world.node_of(&pod).await?;
+            let moved = others.iter().any(|other| other.name() == node);
+            ensure!(moved, "{pod} is on {node}");
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    bare.quorate(SOON).await?;
+    let read = before.assert_nothing_lost(&bare).await;
+    let lost = read.err().context("no write was lost")?.to_string();
+    ensure!(lost.contains("acknowledged writes are lost"), "{lost}");
+    world.close().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_with_its_data_in_its_pod_stays_where_the_budget_says_so() -> Result<()> {
     let world = in_pods("pods-stay").await?;
