@@ -11,7 +11,8 @@ use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostPa
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
+use crate::unreadable_owner::Widgets;
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,6 +213,49 @@ async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Resu
     world.close().await
 }
 
+/// Tools that make the set again from a repository drop a label that somebody added by kubectl.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_made_anew_without_its_label_stays_guarded_and_that_is_said() -> Result<()> {
+    let world = World::new("sts-unlabelled").await?;
+    let budget = world.budget().await?.metadata.uid;
+    let mut set = orphaned(&world).await?;
+    let label = "quorumgate.io/enroll";
+    let labels = set.metadata.labels.as_mut().context("no labels")?;
+    labels.remove(label).context("it had no label")?;
+    recreate(&world, set).await?;
+    let command = format!(
+        "kubectl -n {} label statefulset etcd {label}=true",
+        world.namespace()
+    );
+    world
+        .reported("Enrolled", |c| {
+            let says = c.message.contains(&command);
+            c.status == "False" && c.reason == "NotLabelled" && says
+        })
+        .await?;
+    world.whole().await?;
+    let same = world.budget().await?.metadata.uid == budget;
+    ensure!(same, "the budget was recreated with the set");
+
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+    world.has_to_wait("etcd-1", &["etcd-0"]).await?;
+    world.has_to_wait("etcd-2", &["etcd-0"]).await?;
+    let (code, message) = refusal(
+        sets(&world)
+            .delete("etcd", &DeleteParams::background())
+            .await,
+    )?;
+    ensure!(code == 403, "{code}: {message}");
+    world.replaced("etcd-0", &uid).await?;
+    world.whole().await?;
+
+    let labelled = ["label", "statefulset", "etcd", "quorumgate.io/enroll=true"];
+    world.kubectl(&labelled).await?.success()?;
+    world.reported("Enrolled", |c| c.status == "True").await?;
+    world.close().await
+}
+
 /// An admitted delete of a StatefulSet covers the pods that existed then, and no later ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Result<()> {
@@ -300,7 +344,7 @@ fn anew(set: StatefulSet) -> StatefulSet {
     }
 }
 
-async fn manifest_of(world: &World) -> Result<serde_json::Value> {
+pub(crate) async fn manifest_of(world: &World) -> Result<serde_json::Value> {
     let mut manifest = serde_json::to_value(anew(world.etcd.stateful_set().await?))?;
     let kind = json!({"apiVersion": "apps/v1", "kind": "StatefulSet"});
     json_patch::merge(&mut manifest, &kind);
@@ -325,6 +369,51 @@ async fn an_announced_hibernation_takes_every_member_and_waking_brings_them_back
     no_pods(&world).await?;
     world.etcd.scale(3).await?;
     world.whole().await?;
+    world.close().await
+}
+
+/// An operator hibernates a cluster whose custom resource asks for no members.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_asks_for_no_members_scales_them_away_and_nobody_else() -> Result<()> {
+    let world = World::new("sts-asks").await?;
+    let widgets = Widgets::define(&world).await?;
+    widgets.may_be_read(&world).await?;
+    widgets.own(&world).await?;
+    let command = "annotate statefulset etcd quorumgate.io/intent=hibernate";
+    for size in [None, Some(3)] {
+        if let Some(size) = size {
+            widgets.ask_for(&world, size).await?;
+        }
+        // The role takes effect a moment after it was made.
+        eventually(SOON, "nobody scales to none", || async {
+            let (code, message) = refusal(world.etcd.scale(0).await)?;
+            let says = message.contains(command) && message.contains("Widget main");
+            ensure!(code == 403 && says, "{code}: {message}");
+            Ok(())
+        })
+        .await?;
+    }
+    ensure!(world.etcd.pods().await?.len() == 3, "a pod is gone");
+
+    widgets.ask_for(&world, 0).await?;
+    // It asks for no members, and not for their end.
+    let (code, message) = refusal(
+        sets(&world)
+            .delete("etcd", &DeleteParams::background())
+            .await,
+    )?;
+    ensure!(code == 403, "{code}: {message}");
+    world.etcd.scale(0).await?;
+    no_pods(&world).await?;
+    widgets.ask_for(&world, 3).await?;
+    world.etcd.scale(3).await?;
+    world.whole().await?;
+    let (code, message) = refusal(world.etcd.scale(0).await)?;
+    ensure!(code == 403, "{code}: {message}");
+
+    widgets.delete(&world).await?;
+    no_pods(&world).await?;
+    widgets.forget(&world).await?;
     world.close().await
 }
 

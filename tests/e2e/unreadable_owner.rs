@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use quorumgate_testbed::eventually;
 use serde_json::json;
@@ -76,12 +77,12 @@ async fn owner_and_all(name: &str, how: &DeleteParams) -> Result<()> {
 }
 
 /// A kind of custom resource for this test.
-struct Widgets {
+pub(crate) struct Widgets {
     kind: ApiResource,
 }
 
 impl Widgets {
-    async fn define(world: &World) -> Result<Self> {
+    pub(crate) async fn define(world: &World) -> Result<Self> {
         let group = format!("{}.example.org", world.namespace());
         let definition: CustomResourceDefinition = serde_json::from_value(json!({
             "metadata": {"name": format!("widgets.{group}")},
@@ -90,7 +91,9 @@ impl Widgets {
                 "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
                 "versions": [{
                     "name": "v1", "served": true, "storage": true,
-                    "schema": {"openAPIV3Schema": {"type": "object"}},
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+                        "type": "object", "properties": {"size": {"type": "integer"}},
+                    }}}},
                 }],
             },
         }))?;
@@ -112,7 +115,7 @@ impl Widgets {
     }
 
     /// Creates an object, and makes the test's StatefulSet anew as its own, as operators do.
-    async fn own(&self, world: &World) -> Result<()> {
+    pub(crate) async fn own(&self, world: &World) -> Result<()> {
         let object = DynamicObject::new("main", &self.kind);
         let owner = eventually(SOON, "the kind is served", || async {
             let created = self.objects(world);
@@ -138,7 +141,38 @@ impl Widgets {
         .await
     }
 
-    async fn forget(&self, world: &World) -> Result<()> {
+    /// Lets the gate read objects of this kind, as an administrator does.
+    pub(crate) async fn may_be_read(&self, world: &World) -> Result<()> {
+        let role: ClusterRole = serde_json::from_value(json!({
+            "metadata": {
+                "name": format!("widgets-{}", world.namespace()),
+                "labels": {
+                    "quorumgate.io/aggregate-to-owners": "true",
+                    "testbed.quorumgate.io/namespace": world.namespace(),
+                },
+            },
+            "rules": [{"apiGroups": [self.kind.group], "resources": ["widgets"], "verbs": ["get"]}],
+        }))?;
+        let roles: Api<ClusterRole> = Api::all(world.sandbox.client());
+        roles.create(&PostParams::default(), &role).await?;
+        Ok(())
+    }
+
+    /// Has the owner ask for so many members.
+    pub(crate) async fn ask_for(&self, world: &World, size: u32) -> Result<()> {
+        let size = Patch::Merge(json!({"spec": {"size": size}}));
+        let (objects, params) = (self.objects(world), PatchParams::default());
+        objects.patch("main", &params, &size).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete(&self, world: &World) -> Result<()> {
+        let (objects, how) = (self.objects(world), DeleteParams::background());
+        objects.delete("main", &how).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn forget(&self, world: &World) -> Result<()> {
         let definitions: Api<CustomResourceDefinition> = Api::all(world.sandbox.client());
         let name = format!("{}.{}", self.kind.plural, self.kind.group);
         definitions.delete(&name, &DeleteParams::default()).await?;
