@@ -6,6 +6,7 @@
 )]
 
 mod life;
+mod of_etcd;
 mod openshift;
 mod rendered;
 mod same_objects;
