@@ -18,6 +18,7 @@ mod chaos;
 mod chart;
 mod claims;
 mod conformance;
+mod copies;
 mod data_lost;
 mod defragmentation;
 mod deletes;
