@@ -29,6 +29,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "a_scale_in_waits_until_the_members_are_removed_from_etcd",
             "a_scale_in_of_members_that_etcd_lists_is_403",
+            "a_move_of_the_ordinals_waits_until_the_members_are_removed_from_etcd",
             "a_refused_scale_in_leads_to_the_replacement_and_says_what_announces_it",
             "the_claim_of_a_removed_member_stays_until_somebody_deletes_it",
         ],
@@ -101,6 +102,7 @@ pub(super) const ROWS: &[Row] = &[
             "evictions_and_changes_in_place_do_not_confuse_a_rollout",
             "a_resize_is_refused_only_where_its_policy_restarts_etcd",
             "k6_a_resize_restarts_by_the_policy_of_the_resource_that_changes",
+            "three_members_serve_on_while_somebody_changes_all_of_them_in_place",
         ],
     },
     Row {
@@ -202,6 +204,8 @@ pub(super) const ROWS: &[Row] = &[
             "several_cluster_ids_and_a_shared_one_are_conditions",
             "two budgets guard one etcd cluster",
             "another budget says that it guards this etcd cluster, and every member has its pod here",
+            "a_copy_of_a_cluster_in_another_namespace_counts_only_for_members_without_a_pod_here",
+            "a_copy_with_the_same_ids_in_another_namespace_counts_for_nothing",
         ],
     },
     Row {
@@ -216,6 +220,7 @@ pub(super) const ROWS: &[Row] = &[
             "one_claim_of_a_dead_member_goes_and_the_namespace_with_all_of_them",
             "a_member_whose_volume_is_lost_is_replaced_and_no_write_is_lost",
             "a_pod_whose_claim_is_marked_goes_while_all_others_serve_and_counts_when_it_is_back",
+            "a_claim_that_terminates_under_its_member_is_said_before_anybody_asks",
             "a_dead_member_whose_claim_and_pod_were_deleted_comes_back_by_replacement",
         ],
     },
