@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::page::Page;
 use super::wire;
 use crate::api::{
     DefragmentationStatus, EtcdDirectories, Membership, OwnerStatus, QuorumDisruptionBudgetStatus,
-    ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
+    RecordedDelete, ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, LogEnd, MemberId, Ordinal, PodName, Tolerance, Trust,
@@ -29,6 +29,9 @@ pub struct StatusUpdate {
     /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
     /// others are dropped.
     pub unfinished_deletes: Option<BTreeSet<String>>,
+    /// The UID of a StatefulSet that is not being deleted, and the time. A delete of it that was
+    /// admitted an hour ago came to nothing, and its record is dropped.
+    pub standing: Option<(String, Timestamp)>,
     /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped,
     /// so that it lets no later pods go.
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
@@ -108,6 +111,10 @@ impl Page {
     }
 }
 
+/// The age from which the record of an admitted delete is dropped while its StatefulSet stands. The
+/// clocks of replicas may differ by minutes.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
+
 impl StatusUpdate {
     /// Puts the findings into a status.
     pub(super) fn apply(self, page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
@@ -117,6 +124,7 @@ impl StatusUpdate {
             formed,
             stateful_set,
             unfinished_deletes,
+            standing,
             ordinals_here,
             directories,
             membership,
@@ -179,6 +187,14 @@ impl StatusUpdate {
         if let Some(unfinished) = unfinished_deletes {
             let recorded = &mut status.recorded_deletes.stateful_sets;
             recorded.retain(|set| unfinished.contains(&set.uid));
+        }
+        if let Some((uid, now)) = standing {
+            let came_to_nothing = |set: &RecordedDelete| {
+                let at: Option<Timestamp> = set.time.parse().ok();
+                set.uid == uid && at.is_some_and(|at| now.duration_since(at) > FORGOTTEN)
+            };
+            let recorded = &mut status.recorded_deletes.stateful_sets;
+            recorded.retain(|set| !came_to_nothing(set));
         }
         if let Some(here) = ordinals_here {
             let recorded = &mut status.recorded_deletes.scale_in;

@@ -379,6 +379,9 @@ impl ClusterView {
             unfinished_deletes: set
                 .filter(|_| !self.may_lack_pods())
                 .and_then(|set| teardown::unfinished(set, &self.objects.pods)),
+            standing: set
+                .filter(|set| set.metadata.deletion_timestamp.is_none())
+                .and_then(|set| Some((set.metadata.uid.clone()?, self.objects.now))),
             ordinals_here: set
                 .filter(|_| !self.may_lack_pods())
                 .map(|set| teardown::ordinals_here(set, &self.objects.pods)),

@@ -46,6 +46,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) labelled: Option<bool>,
     /// The places of the members' data, by pod.
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
+    /// Other clusters whose budgets report the same cluster id.
+    pub(super) same_etcd: &'a [ClusterRef],
     /// What the members had applied, by pod.
     pub(super) applied: &'a BTreeMap<PodName, AppliedStatus>,
     /// The effect of a start without data, by pod, where the gate sets that in new pods.
@@ -447,6 +449,16 @@ impl ReportFacts<'_> {
         (condition::QUORUM_HEALTHY, is, reason, text)
     }
 
+    /// The words about copies of the cluster, which count for nothing here.
+    fn copies(&self) -> String {
+        let others: Vec<String> = self.same_etcd.iter().map(ToString::to_string).collect();
+        if others.is_empty() {
+            return String::new();
+        }
+        let others = others.join(", ");
+        format!("; so do those of {others}, a copy, and none of them counts here")
+    }
+
     fn cluster_id_consistent(&self) -> Verdict {
         let ids = &self.snapshot.cluster_ids;
         let unasked = self.unasked(condition::CLUSTER_ID_CONSISTENT);
@@ -475,7 +487,10 @@ impl ReportFacts<'_> {
             (None, [id]) => (
                 Is::True,
                 "OneClusterID",
-                format!("every member that answered belongs to the etcd cluster {id}"),
+                format!(
+                    "every member that answered belongs to the etcd cluster {id}{}",
+                    self.copies()
+                ),
             ),
             (None, several) => {
                 let ids: Vec<String> = several.iter().map(ToString::to_string).collect();

@@ -155,6 +155,16 @@ impl Run {
         others.is_empty().then_some(others)
     }
 
+    /// The other clusters whose budgets report the same cluster id, such as a copy of the data. The
+    /// most that a text names.
+    pub(super) fn same_etcd(&self, page: &Page) -> Vec<ClusterRef> {
+        let id = page.status().and_then(|status| status.cluster_id.as_ref());
+        let mut others = id.map_or_else(Vec::new, |id| self.watches.same_etcd(id));
+        others.retain(|other| *other != page.cluster);
+        others.truncate(3);
+        others
+    }
+
     /// Whether the status of a cluster shows a state whose duration a rule needs.
     pub(super) fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
         let budget = self.watches.budgets.of_cluster(cluster);

@@ -245,6 +245,7 @@ impl Reports {
             without_user: (!has_user).then_some(context.cluster),
             labelled: labelled(budget, set),
             places: &volumes::places(look),
+            same_etcd: &run.same_etcd(&look.page),
             applied: &self.refills.applied(run, look),
             initial_states: &volumes::initial_states(run, look).unwrap_or_default(),
             troubles: &look.view.troubles(),

@@ -69,6 +69,8 @@ async fn copied(bed: Bed) -> Result<()> {
     };
     ensure!(ids(&one) == ids(&other), "{one:?}, {other:?}");
 
+    names(&original, &copy).await?;
+    names(&copy, &original).await?;
     none_counts_for_the_other(&original, &copy).await?;
     none_counts_for_the_other(&copy, &original).await?;
     a_member_without_a_pod_is_missed(&original, &copy).await?;
@@ -87,6 +89,22 @@ fn manifest() -> Result<String> {
         .replace("            - --wal-dir=/data/wal\n", "");
     ensure!(text.contains("--initial-cluster-token=etcd\n"), "{text}");
     Ok(text)
+}
+
+/// The condition names the other one.
+async fn names(here: &Sandbox, there: &Sandbox) -> Result<()> {
+    eventually(SOON, "the condition names the other budget", || async {
+        let conditions = status(here).await?.conditions;
+        let kind = condition::CLUSTER_ID_CONSISTENT;
+        let found = conditions.iter().find(|c| c.type_ == kind);
+        let said = &found.context("no condition")?.message;
+        ensure!(
+            said.contains(&format!("{}/etcd", there.namespace())),
+            "{said}"
+        );
+        anyhow::Ok(())
+    })
+    .await
 }
 
 /// A member that is down is missed here, and not there. The others are judged by it alone.

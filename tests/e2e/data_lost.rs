@@ -14,6 +14,7 @@ use quorumgate_testbed::faults::{PodFaults, copy_data, lose_data};
 use serde_json::json;
 
 use crate::asking::{By, refusal};
+use crate::rollouts::kills::driver;
 use crate::world::{SOON, World};
 
 /// The members, all of which lose their data.
@@ -172,6 +173,12 @@ async fn a_refilled_member_is_told(version: EtcdVersion, name: &str, way_on: Way
     }
     let member = PodFaults::find(&world.sandbox, "etcd-1").await?;
     lose_data(&[("etcd-1", &member)], None)?;
+    if way_on == WayOn::Accept {
+        // The next leader knows by the budget what the member had.
+        let leader = driver(&world).await?;
+        world.gate.replica(leader).restart().await?;
+        driver(&world).await?;
+    }
     world.etcd.move_leader("etcd-2").await?;
     world.whole().await?;
     let serves = Instant::now();

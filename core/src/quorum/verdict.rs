@@ -568,7 +568,7 @@ fn until_trusted(remaining: Option<Duration>) -> String {
             "the budget is new or was not in force, refusals were only reported, or an override could not be recorded, so earlier permissions may still be open; it is trusted in {} s",
             remaining.as_secs().max(1),
         ),
-        None => "disruptions may pass without a grant, because the gate is not asked about everything in this namespace, or has not seen yet that it is; mend what the budget's condition GateActive says; the ledger is trusted again a settle time later".to_owned(),
+        None => "disruptions may pass without a grant, because the gate is not asked about everything in this namespace, or has not seen yet that it is; fix what the budget's condition GateActive says; the ledger is trusted again a settle time later".to_owned(),
     }
 }
 

@@ -357,6 +357,28 @@ async fn the_record_of_a_hibernation_ends_when_the_replicas_come_back() {
     }
 }
 
+/// Another webhook may refuse what this one admitted.
+#[tokio::test]
+async fn an_admitted_delete_that_came_to_nothing_is_forgotten_after_an_hour() {
+    let deletes =
+        json!({"statefulSets": [{"uid": "s", "by": "ann", "time": "2026-01-01T10:00:00Z"}]});
+    let (_, ledger, _) = ledger_with(&json!({"recordedDeletes": deletes}));
+    for (uid, now, kept) in [
+        ("s", "2026-01-01T10:59:00Z", 1),
+        ("another", "2026-01-01T12:00:00Z", 1),
+        ("s", "2026-01-01T11:01:00Z", 0),
+    ] {
+        let page = read(&ledger).await;
+        let update = StatusUpdate {
+            standing: Some((uid.to_owned(), now.parse().unwrap())),
+            ..StatusUpdate::default()
+        };
+        let after = page.status_after(update);
+        let recorded = after.recorded_deletes.stateful_sets;
+        assert_eq!(recorded.len(), kept, "{uid} at {now}");
+    }
+}
+
 #[tokio::test]
 async fn a_budget_is_created_once_and_read_by_whoever_comes_second() {
     let (api, ledger, _) = ledger_with(&json!({}));

@@ -124,6 +124,7 @@ impl Seen {
             advice: self.advice.as_deref(),
             without_user: Some(&ClusterRef::new("db", "etcd")),
             labelled: self.labelled,
+            same_etcd: &[],
             applied: &BTreeMap::new(),
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
             initial_states: &self.initial_states,

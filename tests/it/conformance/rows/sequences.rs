@@ -197,7 +197,7 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "",
         asserted: "A backup tool restores a copy into another namespace, so that two StatefulSets report one cluster id.",
         ours: Ours::Own(
-            "Where every member has its pod in this StatefulSet, the copy counts for nothing, and the members are judged as ever. Where one has none, and the other budget records a pod for it, all wait, and condition and refusal name the other budget.",
+            "Where every member has its pod in this StatefulSet, the copy counts for nothing, and the members are judged as ever. The condition of each names the other. Where one has none, and the other budget records a pod for it, all wait, and condition and refusal name the other budget.",
         ),
         shown_by: &[
             "a_second_budget_for_one_etcd_cluster_is_found",
