@@ -50,7 +50,8 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DataPlace")]
     pub data: Option<DataPlace>,
-    /// What the member had applied when it last served. A process that begins with less lacks data.
+    /// The end of the log as the member had applied it when it last served. A process that begins
+    /// with less lacks data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AppliedStatus")]
     pub applied: Option<AppliedStatus>,
@@ -62,7 +63,7 @@ pub struct MemberStatus {
     pub client_urls: Vec<String>,
 }
 
-/// What a process of a member had applied to its data.
+/// The end of the log as a process of a member had applied it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedStatus {

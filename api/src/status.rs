@@ -106,8 +106,9 @@ pub struct QuorumDisruptionBudgetStatus {
     /// last read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joins_by: Option<String>,
-    /// Who changes etcd's member list by joinsBy: `Pod` or `Gate`. Once volumes are on record it
-    /// stays as it is. spec.dataProtection.membership, etcd-druid and etcd-operator come first.
+    /// The one who changes etcd's member list, by joinsBy: `Pod` or `Gate`. Once volumes are on
+    /// record it stays as it is. spec.dataProtection.membership, etcd-druid and etcd-operator come
+    /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Membership")]
     pub membership: Option<Membership>,

@@ -37,7 +37,7 @@ pub struct StatusUpdate {
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
     /// The directories of etcd.
     pub directories: Option<EtcdDirectories>,
-    /// Who changes etcd's member list, by the contents of the members' pods.
+    /// The one who changes etcd's member list, by the contents of the members' pods.
     pub membership: Option<Membership>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,

@@ -12,7 +12,7 @@ use crate::quorum::evidence::Unanswered;
 
 /// The cause for which nobody could be asked, and the command against it.
 pub fn advice(cluster: &ClusterRef, failed: &FailedWay) -> String {
-    let FailedWay { way, pod, why } = failed;
+    let FailedWay { way, pod, why, .. } = failed;
     let cause = match why {
         WhyFailed::Asked(Failure::Tls(obstacle)) => format!("{pod}: {obstacle}"),
         WhyFailed::Asked(Failure::Other(why)) => {
@@ -24,7 +24,31 @@ pub fn advice(cluster: &ClusterRef, failed: &FailedWay) -> String {
             way.port, way.source
         ),
     };
+    // No other setting helps where this one did.
+    if failed.has_answered
+        && let Some(look) = look_into(cluster, failed)
+    {
+        return format!("{cause}, and members have answered by this way before; {look}");
+    }
     format!("{cause}; to fix it, {}", fix(cluster, pod, way, why))
+}
+
+/// Where to look if members have answered by a way, and answer by it no more. `None` where the
+/// failure itself says what to do.
+fn look_into(cluster: &ClusterRef, failed: &FailedWay) -> Option<String> {
+    let namespace = &cluster.namespace;
+    match &failed.why {
+        WhyFailed::Certificates(_) => Some(format!(
+            "if this lasts, look at the Secret: {}",
+            check(cluster, failed.way.identity.as_ref())
+        )),
+        WhyFailed::Asked(Failure::Other(_)) => Some(format!(
+            "its log says why: kubectl -n {namespace} logs {}; or see whether the gate reaches \
+             port {}: kubectl -n {namespace} get networkpolicies",
+            failed.pod, failed.way.port
+        )),
+        WhyFailed::Asked(Failure::Tls(_)) | WhyFailed::OtherCluster { .. } => None,
+    }
 }
 
 /// The command that names a user of etcd, where members want one and the budget names none.
@@ -150,8 +174,8 @@ mod tests {
     use super::*;
     use crate::api::PortSource;
 
-    fn told(why: WhyFailed) -> String {
-        let way = Way {
+    fn told_way() -> Way {
+        Way {
             scheme: Scheme::Https,
             port: 2379,
             port_from: PortSource::Default,
@@ -160,9 +184,43 @@ mod tests {
             identity: None,
             server_names: Vec::new(),
             source: "its settings".to_owned(),
+        }
+    }
+
+    fn told(why: WhyFailed) -> String {
+        let (way, pod) = (told_way(), "etcd-0".to_owned());
+        let failed = FailedWay {
+            way,
+            pod,
+            why,
+            has_answered: false,
         };
-        let pod = "etcd-0".to_owned();
-        advice(&ClusterRef::new("db", "etcd"), &FailedWay { way, pod, why })
+        advice(&ClusterRef::new("db", "etcd"), &failed)
+    }
+
+    /// An API server that is slow for a moment is no reason to name another authority.
+    #[test]
+    fn of_a_way_that_has_worked_no_setting_is_changed() {
+        let failed = |why| FailedWay {
+            way: told_way(),
+            pod: "etcd-0".to_owned(),
+            why,
+            has_answered: true,
+        };
+        let cluster = ClusterRef::new("db", "etcd");
+        for why in [
+            WhyFailed::Certificates("the API server did not answer within 1 s".into()),
+            WhyFailed::Asked(Unanswered::Deadline.into()),
+        ] {
+            let told = advice(&cluster, &failed(why));
+            assert!(
+                !told.contains("patch") && told.contains("kubectl"),
+                "{told}"
+            );
+        }
+        let expired = Obstacle::ClientMissing;
+        let told = advice(&cluster, &failed(WhyFailed::Asked(Failure::Tls(expired))));
+        assert!(told.contains("patch"), "{told}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::bound_node::is_bound_to_a_node;
 use super::claim_names::templates;
 use super::contents::Lack;
 use super::etcd_container::EtcdContainer;
-use super::mounts::{behind, changes_with_pod, directory_of, mount_of};
+use super::mounts::{Changes, behind, changes, directory_of, mount_of};
 use super::observer::Observer;
 use super::settings::Settings;
 use super::view::{ClusterView, ReferencedSettings};
@@ -160,14 +160,21 @@ pub(super) fn data_on(
     let Some(container) = EtcdContainer::find(spec, etcd.container).certain() else {
         return untold();
     };
-    let changes = |path: &str| {
+    let by = |path: &str| {
         let on_volume = directory_of(path, container).unwrap_or_default();
-        changes_with_pod(path, container) || changes_with_pod(&on_volume, container)
+        changes(path, container).max(changes(&on_volume, container))
+    };
+    let doubtful = || match claims.len() {
+        0 => DataOn::Unknown,
+        _ => DataOn::AnyOf(claims.values().cloned().collect()),
     };
     let place = |path: &str| match directory(path, container) {
         // The next pod finds another directory.
-        _ if changes(path) => DataOn::Pod,
+        _ if by(path) == Some(Changes::WithPod) => DataOn::Pod,
+        // It may find the old one, and etcd never starts on the data of a removed member.
+        _ if by(path) == Some(Changes::Perhaps) => doubtful(),
         Directory::On(volume) => match claims.get(volume) {
+            Some(_) if by(path) == Some(Changes::WithNode) => doubtful(),
             Some(claim) => DataOn::Claims(vec![claim.clone()]),
             None => on_volume(spec, volume),
         },

@@ -67,16 +67,39 @@ const LASTING: [&str; 5] = [
     "metadata.labels['apps.kubernetes.io/pod-index']",
 ];
 
-/// Whether a variable in the text is a field of the pod that each new pod has anew, such as its
-/// UID.
-pub(super) fn changes_with_pod(text: &str, container: &Container) -> bool {
-    let mut variables = container.env.iter().flatten();
-    variables.any(|variable| {
-        let from = variable.value_from.as_ref();
-        let field = from.and_then(|from| from.field_ref.as_ref());
-        let is_new = field.is_some_and(|field| !LASTING.contains(&field.field_path.as_str()));
-        is_new && text.contains(&format!("$({})", variable.name))
-    })
+/// The fields that each new pod has anew.
+const NEW: [&str; 3] = ["metadata.uid", "status.podIP", "status.podIPs"];
+/// The fields that are those of the node.
+const OF_NODE: [&str; 3] = ["spec.nodeName", "status.hostIP", "status.hostIPs"];
+
+/// The thing by whose fields a text changes from pod to pod, although these have one name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Changes {
+    /// The node: on the same one, the text is the same.
+    WithNode,
+    /// Perhaps, as an annotation does: most are of the template, and some are not.
+    Perhaps,
+    /// The pod: each has another text.
+    WithPod,
+}
+
+/// The thing by which the text changes, where a variable in it is a field of the pod. `None` if the
+/// next pod of the name has the same text.
+pub(super) fn changes(text: &str, container: &Container) -> Option<Changes> {
+    let variables = container.env.iter().flatten();
+    let changes = variables.filter_map(|variable| {
+        let field = variable.value_from.as_ref()?.field_ref.as_ref()?;
+        let field = field.field_path.as_str();
+        let is_used = text.contains(&format!("$({})", variable.name));
+        let by = match field {
+            _ if !is_used || LASTING.contains(&field) => return None,
+            _ if NEW.contains(&field) => Changes::WithPod,
+            _ if OF_NODE.contains(&field) => Changes::WithNode,
+            _ => Changes::Perhaps,
+        };
+        Some(by)
+    });
+    changes.max()
 }
 
 /// The directory on its volume behind `path` in a container of a pod, as its mount says it.

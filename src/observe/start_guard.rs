@@ -380,7 +380,7 @@ mod tests {
     use super::*;
     use crate::api::QuorumDisruptionBudgetStatus;
 
-    /// One word in a ConfigMap must not let pods start that are kept from it.
+    /// A word in a ConfigMap must not let pods start that are kept from it.
     #[test]
     fn what_was_on_record_first_counts_until_the_budget_says_otherwise() {
         let script = json!({"spec": {"template": {"spec": {"containers": [

@@ -47,6 +47,8 @@ pub struct FailedWay {
     pub pod: String,
     /// How that failed.
     pub why: WhyFailed,
+    /// Whether members have answered by it before. It is no wrong one then.
+    pub has_answered: bool,
 }
 
 /// How a way failed.
@@ -110,7 +112,8 @@ impl Observer {
             }
         });
         let tried = join_all(trying).await;
-        Some(end(tried))
+        let recorded = page.status().and_then(|status| status.way.as_deref());
+        Some(end(tried, recorded))
     }
 
     async fn try_way(
@@ -173,7 +176,9 @@ fn has_address(pod: &Pod) -> bool {
 /// The answers by a way, each with its pod.
 type Answers = Vec<(String, Result<(), WhyFailed>)>;
 
-fn end(tried: Vec<(Way, Answers)>) -> Trial {
+/// The end of a trial. Where members have answered by the recorded way, its failure is told: why
+/// others fail says nothing.
+fn end(tried: Vec<(Way, Answers)>, recorded: Option<&Way>) -> Trial {
     let number = tried.len();
     let answered = |answers: &Answers| answers.iter().filter(|(_, answer)| answer.is_ok()).count();
     let mut best: Option<(usize, &Way)> = None;
@@ -191,15 +196,24 @@ fn end(tried: Vec<(Way, Answers)>) -> Trial {
         };
     }
     let mut failed: Option<FailedWay> = None;
-    for (way, answers) in tried {
+    let is_tried = tried.iter().any(|(way, _)| Some(way) == recorded);
+    let recorded = recorded.filter(|_| is_tried);
+    let told = tried
+        .into_iter()
+        .filter(|(way, _)| recorded.is_none_or(|recorded| recorded == way));
+    for (way, answers) in told {
         for (pod, answer) in answers {
             let Err(why) = answer else {
                 continue;
             };
             let farthest = failed.as_ref().map(|failed| failed.why.progress());
             if farthest.is_none_or(|farthest| why.progress() > farthest) {
-                let way = way.clone();
-                failed = Some(FailedWay { way, pod, why });
+                failed = Some(FailedWay {
+                    way: way.clone(),
+                    pod,
+                    why,
+                    has_answered: recorded.is_some(),
+                });
             }
         }
     }
@@ -250,8 +264,8 @@ mod tests {
             (way(3), answers(&[yes.clone(), yes.clone()])),
             (way(4), answers(&[yes.clone(), yes])),
         ];
-        assert_eq!(end(tried).found, Some(way(3)));
-        assert_eq!(end(vec![(way(1), answers(&[no]))]).found, None);
+        assert_eq!(end(tried, None).found, Some(way(3)));
+        assert_eq!(end(vec![(way(1), answers(&[no]))], None).found, None);
     }
 
     #[test]
@@ -272,7 +286,7 @@ mod tests {
             (way(1), answers(&[not_ours.clone(), not_ours])),
             (way(2), answers(&[Err(refused()), Ok(())])),
         ];
-        assert_eq!(end(tried).found, Some(way(2)));
+        assert_eq!(end(tried, None).found, Some(way(2)));
     }
 
     #[test]
@@ -288,8 +302,11 @@ mod tests {
             (way(3), answers(&[Err(refused()), Err(names.clone())])),
             (way(4), answers(&[Err(refused())])),
         ];
-        let failed = end(tried).failed.unwrap();
+        let failed = end(tried.clone(), Some(&way(9))).failed.unwrap();
         assert_eq!((failed.way.port, failed.pod.as_str()), (3, "etcd-1"));
         assert_eq!(failed.why, names);
+        // Members have answered by the first one, so the others are no ways at all.
+        let failed = end(tried, Some(&way(1))).failed.unwrap();
+        assert_eq!((failed.way.port, failed.has_answered), (1, true));
     }
 }

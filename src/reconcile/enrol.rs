@@ -169,6 +169,9 @@ pub(super) struct Enrolment {
     settle_time: Duration,
     /// The enforcement of new budgets.
     enforcement: Enforcement,
+    /// The clusters whose budgets enforced when they were last seen. A budget that is deleted is
+    /// made again as it was: nobody asked for `Warn`.
+    enforced: BTreeSet<ClusterRef>,
     /// For each budget that guards nothing, since when by this replica's clock.
     abandoned_since: HashMap<ClusterRef, Instant>,
     /// The clusters that were told that they are too many.
@@ -191,6 +194,7 @@ impl Enrolment {
             bounds,
             settle_time,
             enforcement,
+            enforced: BTreeSet::new(),
             abandoned_since: HashMap::new(),
             told: BTreeSet::new(),
             events,
@@ -213,6 +217,7 @@ impl Enrolment {
             bounds: &self.bounds,
         }
         .work();
+        self.note_enforced(watches);
         let mut unlabelled = BTreeSet::new();
         for namespace in &work.label {
             self.given_back.remove(namespace);
@@ -232,6 +237,22 @@ impl Enrolment {
         self.report(work.beyond);
         self.give_back(work.unlabel).await;
         self.dismiss(work.abandoned, now).await;
+    }
+
+    fn note_enforced(&mut self, watches: &Watches) {
+        let sets = watches.stateful_sets.map(|place, _| place.cluster());
+        let sets: BTreeSet<ClusterRef> = sets.into_iter().collect();
+        self.enforced.retain(|cluster| sets.contains(cluster));
+        let budgets = watches
+            .budgets
+            .map(|place, budget| (place.cluster(), budget.only_warns()));
+        for (cluster, only_warns) in budgets {
+            if only_warns {
+                self.enforced.remove(&cluster);
+            } else {
+                self.enforced.insert(cluster);
+            }
+        }
     }
 
     /// Says once of each cluster that its namespace has too many.
@@ -312,7 +333,11 @@ impl Enrolment {
     async fn create(&self, cluster: &ClusterRef) {
         let mut budget = QuorumDisruptionBudget::with_defaults(cluster);
         // The default is not written.
-        budget.spec.enforcement = self.enforcement;
+        budget.spec.enforcement = if self.enforced.contains(cluster) {
+            Enforcement::Enforce
+        } else {
+            self.enforcement
+        };
         budget
             .labels_mut()
             .insert(names::MANAGED_BY.into(), MANAGER.into());

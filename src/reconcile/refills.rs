@@ -101,7 +101,7 @@ impl Refills {
         }
     }
 
-    /// What the members had applied when they were last seen, for the next leader.
+    /// The ends of the log as the members had applied it when last seen, for the next leader.
     pub(super) fn applied(&self, run: &Run, look: &Look) -> BTreeMap<PodName, AppliedStatus> {
         let (instant, now) = (run.clock.instant(), run.clock.now());
         let applied = self.seen.iter().filter_map(|(pod, seen)| {

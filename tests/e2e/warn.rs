@@ -6,7 +6,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use quorumgate::api::Enforcement;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape};
 use quorumgate_testbed::eventually;
@@ -83,6 +83,32 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
     world.trusted().await?;
     let _broken = world.crash("etcd-2").await?;
     world.has_to_wait("etcd-0", &["2 are needed"]).await?;
+    world.close().await
+}
+
+/// Nobody asked for `Warn` by deleting a budget.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_budget_comes_back_with_the_enforcement_that_it_had() -> Result<()> {
+    let world = World::builder("enforced-again")
+        .argument("--default-enforcement=Warn")
+        .untrusted()
+        .start()
+        .await?;
+    enforce(&world, "Enforce").await?;
+    let (params, name) = (DeleteParams::default(), world.etcd.name());
+    for expected in [Enforcement::Enforce, Enforcement::Warn] {
+        let old = world.budget().await?.metadata.uid;
+        world.budgets().delete(name, &params).await?;
+        eventually(SOON, "there is a budget as it was", || async {
+            let new = world.budget().await?;
+            ensure!(new.metadata.uid != old, "it is the old one");
+            let enforcement = new.spec.enforcement;
+            ensure!(enforcement == expected, "{enforcement:?}");
+            anyhow::Ok(())
+        })
+        .await?;
+        enforce(&world, "Warn").await?;
+    }
     world.close().await
 }
 

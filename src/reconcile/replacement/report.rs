@@ -2,6 +2,7 @@
 //! `DataProtected`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
@@ -16,6 +17,7 @@ use crate::api::names::{HELD, IDENTITY, REPLACE, SAFE_TO_EVICT};
 use crate::causes::causes;
 use crate::observe::{MemberClaim, membership_in_doubt};
 use crate::plan::replacement::{MembershipBy, Mode, Next, Proof, Refusal};
+use crate::quorum::evidence::ListedMember;
 use crate::quorum::{ClaimState, ClusterRef, Difference, PodName, PodUid, VolumeFinding};
 use crate::reconcile::condition::ConditionText;
 use crate::reconcile::look::Look;
@@ -262,12 +264,46 @@ fn at_rest(
     });
     let text = format!("none of {members} members has to be replaced{joins}");
     let elsewhere = elsewhere(&places(look));
-    let reason = if elsewhere.is_empty() {
-        "NothingToReplace"
-    } else {
-        "NotOnOwnClaims"
+    let by_address = by_address(facts.list.as_deref().unwrap_or_default(), look.view.pods());
+    let reason = match (elsewhere.is_empty(), by_address.is_empty()) {
+        (false, _) => "NotOnOwnClaims",
+        (true, false) => "PeersByPodAddress",
+        (true, true) => "NothingToReplace",
     };
-    ("True", reason, format!("{text}{elsewhere}.{more}"))
+    (
+        "True",
+        reason,
+        format!("{text}{elsewhere}{by_address}.{more}"),
+    )
+}
+
+/// The words about members whose peer URLs are addresses of their pods. The next pods have others.
+fn by_address(list: &[ListedMember], pods: &[Pod]) -> String {
+    let address = |pod: &Pod| {
+        let on_host = pod.spec.as_ref().and_then(|spec| spec.host_network);
+        let address = pod.status.as_ref()?.pod_ip.as_ref()?;
+        let address: IpAddr = address.parse().ok()?;
+        (on_host != Some(true)).then_some(address)
+    };
+    let addresses: Vec<IpAddr> = pods.iter().filter_map(address).collect();
+    let is_of_pod = |url: &String| {
+        let url: Option<http::Uri> = url.parse().ok();
+        let host = url.as_ref().and_then(http::Uri::host);
+        let host = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+        host.is_some_and(|host: IpAddr| addresses.contains(&host))
+    };
+    let named = list
+        .iter()
+        .filter(|member| member.peer_urls.iter().any(is_of_pod));
+    let named: Vec<&str> = named.map(|member| member.name.as_str()).collect();
+    if named.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; the peer URLs of {} are addresses of pods: if all pods go at one time, no member finds \
+         another again",
+        named.join(", ")
+    )
 }
 
 /// The words about members whose data is not on claims of their own, and what that means for each.
@@ -402,6 +438,31 @@ mod tests {
     fn pod(name: &str, made: &str, annotations: &serde_json::Value) -> Pod {
         let metadata = json!({"name": name, "creationTimestamp": made, "annotations": annotations});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    }
+
+    #[test]
+    fn members_that_find_each_other_by_addresses_of_pods_are_named() {
+        let pod = |address: &str, host: bool| {
+            let pod = json!({"spec": {"hostNetwork": host, "containers": []}, "status": {"podIP": address}});
+            serde_json::from_value::<Pod>(pod).unwrap()
+        };
+        let member = |name: &str, url: &str| ListedMember {
+            id: crate::quorum::MemberId(1),
+            name: name.to_owned(),
+            learner: false,
+            peer_urls: vec![url.to_owned()],
+            client_urls: Vec::new(),
+        };
+        let list = [
+            member("a", "http://10.0.0.7:2380"),
+            member("b", "https://[fd00::8]:2380"),
+            member("c", "https://etcd-2.etcd.db.svc:2380"),
+        ];
+        let pods = [pod("10.0.0.7", false), pod("fd00::8", false)];
+        let told = by_address(&list, &pods);
+        assert!(told.contains("peer URLs of a, b are addresses"), "{told}");
+        // The address of a node stays.
+        assert_eq!(by_address(&list, &[pod("10.0.0.7", true)]), "");
     }
 
     #[test]

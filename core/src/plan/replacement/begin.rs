@@ -128,7 +128,8 @@ fn record(
     let old_pod = seen.map(|pod| &pod.uid).filter(|uid| is_old(uid));
     Ok(Record {
         member: pod.clone(),
-        old_id: listed.map(|listed| listed.id),
+        // Of a member that was removed by hand too: by this id somebody asked for it.
+        old_id: listed.map(|listed| listed.id).or(id),
         old_claim: old_claim.filter(|_| seen.is_none_or(|pod| is_old(&pod.uid))),
         old_pod: old_pod.cloned(),
         peer_urls: peer_urls.unwrap_or_default(),
