@@ -144,7 +144,7 @@ impl Refills {
     }
 }
 
-/// What the budget's status says that the member had applied.
+/// The end of the log that the budget's status says that the member had applied.
 fn applied_of<'a>(look: &'a Look, pod: &PodName, id: MemberId) -> Option<&'a AppliedStatus> {
     let id = id.to_string();
     let mut members = look.page.status()?.members.iter();

@@ -48,7 +48,7 @@ pub(super) struct ReportFacts<'a> {
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
     /// Other clusters whose budgets report the same cluster id.
     pub(super) same_etcd: &'a [ClusterRef],
-    /// What the members had applied, by pod.
+    /// The ends of the log as the members had applied it, by pod.
     pub(super) applied: &'a BTreeMap<PodName, AppliedStatus>,
     /// The effect of a start without data, by pod, where the gate sets that in new pods.
     pub(super) initial_states: &'a BTreeMap<PodName, InitialState>,

@@ -86,7 +86,7 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
     world.close().await
 }
 
-/// Nobody asked for `Warn` by deleting a budget.
+/// The delete of a budget asks for no `Warn`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_budget_comes_back_with_the_enforcement_that_it_had() -> Result<()> {
     let world = World::builder("enforced-again")

@@ -1,4 +1,4 @@
-//! Who is left while pods wait: members whose data is there, and pods that nobody creates meanwhile.
+//! The rest while pods wait: members whose data is there, and pods that nobody creates meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use crate::reconcile::look::Look;
 
 /// The pods of members whose volumes are on record as they are, and which may have every write. No
 /// new cluster begins beside one of them, whether or not it runs now: without a record, it would
-/// come back under its old identity. Three kinds are none: a pod that was made to join and ends over
-/// and over, a member that serves as another cluster, and one whose log is less than half of what
-/// is on record.
+/// come back under its old identity. Three kinds are none: a pod that was made to join and ends
+/// over and over, a member that serves as another cluster, and one whose log is less than half of
+/// what is on record.
 pub(super) fn survivors(look: &Look, claims: &BTreeMap<PodName, ClaimFacts>) -> Vec<PodName> {
     let Look { page, view, .. } = look;
     let exits = view.crash_loops();
