@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
     kind = "EtcdMember",
     plural = "etcdmembers",
     singular = "etcdmember",
+    category = "etcd",
     namespaced,
     no_spec,
     status = "EtcdMemberStatus",

@@ -149,6 +149,60 @@ fn every_secret_and_config_map_of_a_budget_is_named_by_a_subdomain() {
     );
 }
 
+/// Calls `check` with the path and the schema of each field, of lists too.
+fn each_field(schema: &Value, path: &str, check: &mut impl FnMut(&str, &Value)) {
+    for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{field}");
+        check(&path, schema);
+        each_field(schema, &path, check);
+        each_field(&schema["items"], &path, check);
+    }
+}
+
+fn schema_of(definition: &impl serde::Serialize) -> Value {
+    let definition = serde_json::to_value(definition).unwrap();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+#[test]
+fn every_time_has_the_format_of_a_time() {
+    let mut times = 0;
+    let mut check = |path: &str, schema: &Value| {
+        let field = path.rsplit('.').next().unwrap_or_default();
+        let is_time = ["Time", "At"].iter().any(|end| field.ends_with(end))
+            || ["time", "timestamp"].contains(&field);
+        if is_time {
+            times += 1;
+            assert_eq!(schema["format"], "date-time", "{path}");
+        }
+    };
+    for schema in [schema_of(&QuorumDisruptionBudget::crd()), schema_of(&EtcdMember::crd())] {
+        each_field(&schema, "", &mut check);
+    }
+    assert!(times > 20, "{times}");
+}
+
+/// A default of one word is in the schema. Others depend on something, and are said in words.
+#[test]
+fn every_default_of_one_word_is_in_the_schema() {
+    let one_word = regex::Regex::new(r"Default: `?([^ `]+?)`?\.(\s|$)").unwrap();
+    let mut defaults = 0;
+    let mut check = |path: &str, schema: &Value| {
+        let said = schema["description"].as_str().unwrap_or_default();
+        if let Some(said) = one_word.captures(said) {
+            defaults += 1;
+            let default = match &schema["default"] {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            assert_eq!(default, said[1], "{path}");
+        }
+    };
+    let schema = schema_of(&QuorumDisruptionBudget::crd());
+    each_field(&schema["properties"]["spec"], ".spec", &mut check);
+    assert!(defaults > 25, "{defaults}");
+}
+
 #[test]
 fn what_a_newer_version_wrote_into_a_grant_survives() {
     let written = json!({

@@ -33,9 +33,9 @@ impl Page {
 
     /// The refilled members on record that nobody has accepted.
     pub fn refills(&self) -> Vec<MemberId> {
-        let status = self.status().into_iter();
-        let refills = status.flat_map(|status| &status.refills);
-        let open = refills.filter(|refill| !self.accepts_refill(refill));
+        let refills = self.status().map(|status| status.refills.as_slice());
+        let refills = refills.unwrap_or_default();
+        let open = refills.iter().filter(|one| !self.accepts_refill(one, refills));
         open.filter_map(|refill| refill.member_id.parse().ok())
             .collect()
     }
@@ -46,9 +46,12 @@ impl Page {
         self.accepted_until() == Some(found)
     }
 
-    /// Whether a person has accepted this refill or a later one.
-    fn accepts_refill(&self, refill: &RefillStatus) -> bool {
-        self.accepted_until() >= Some(refill.detection_time.0.as_second())
+    /// Whether a person has accepted this refill, or a later one of all that are on record.
+    fn accepts_refill(&self, refill: &RefillStatus, all: &[RefillStatus]) -> bool {
+        let found = |refill: &RefillStatus| refill.detection_time.0.as_second();
+        self.accepted_until().is_some_and(|accepted| {
+            accepted >= found(refill) && all.iter().any(|one| found(one) == accepted)
+        })
     }
 
     /// The second up to which a person has accepted what was lost.
@@ -83,11 +86,11 @@ pub(super) fn write_refills(
         status.refills.retain(|known| known.member != refill.member);
         status.refills.push(refill);
     }
-    let members = &status.members;
+    let (members, all) = (&status.members, status.refills.clone());
     status.refills.retain(|refill| {
         let id = Some(&refill.member_id);
         let is_listed = members.iter().any(|member| member.member_id.as_ref() == id);
-        is_listed && !page.accepts_refill(refill)
+        is_listed && !page.accepts_refill(refill, &all)
     });
 }
 

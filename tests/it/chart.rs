@@ -7,6 +7,7 @@ use quorumgate::features::Features;
 use serde_json::Value;
 
 use crate::manifests::documents;
+use crate::sources::files_below;
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -102,6 +103,45 @@ fn every_value_is_in_the_schema_and_described_in_the_read_me() {
         let row = row.unwrap_or_else(|| panic!("README.md lacks {path}: run `make chart`"));
         let description = row.last().unwrap();
         assert!(description.len() > 10, "{path} has no comment");
+    }
+}
+
+/// The effect of a value that no test sets may be none.
+#[test]
+fn every_value_is_set_by_a_test() {
+    let mut found = BTreeSet::new();
+    paths(&schema(), &values(), "", &mut found);
+    let files = files_below("tests/e2e/chart", &["rs"]);
+    assert!(files.len() > 4, "{} files", files.len());
+    let set = |path: &str| files.iter().any(|(_, text)| sets(text, path));
+    found.retain(|path| !set(path));
+    assert!(found.is_empty(), "tests/e2e/chart sets no {found:?}");
+}
+
+/// Whether a source has the path of a value, or of a part of that, as helm's arguments write it:
+/// `"PATH=`, `--set=PATH[` or `,PATH.`.
+fn sets(source: &str, path: &str) -> bool {
+    let parts: Vec<&str> = source.split(path).collect();
+    let mut places = parts.windows(2);
+    places.any(|at| at[0].ends_with(['"', '=', ',']) && at[1].starts_with(['=', '[', '.']))
+}
+
+#[test]
+fn a_value_is_set_where_it_is_an_argument_of_helm() {
+    for source in [
+        r#"["traces.endpoint=http://x"]"#,
+        r#""--set=traces.endpoint=x""#,
+        r#""a=b,traces.endpoint.part=x""#,
+        r#"traces.endpoint, "traces.endpoint[0]=x""#,
+    ] {
+        assert!(sets(source, "traces.endpoint"), "{source}");
+    }
+    for source in [
+        "// Without `traces.endpoint` there are none.",
+        r#""own.traces.endpoint=x""#,
+        r#""traces.endpoints=x""#,
+    ] {
+        assert!(!sets(source, "traces.endpoint"), "{source}");
     }
 }
 

@@ -186,6 +186,9 @@ What would only show later, said at once.
 {{- if and .Values.podDisruptionBudget.minAvailable .Values.podDisruptionBudget.maxUnavailable -}}
 {{- fail "a PodDisruptionBudget has one of podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable: set the other to null" -}}
 {{- end -}}
+{{- if and .Values.podDisruptionBudget.enabled (kindIs "invalid" .Values.podDisruptionBudget.minAvailable) (kindIs "invalid" .Values.podDisruptionBudget.maxUnavailable) -}}
+{{- fail "a PodDisruptionBudget without podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable allows no eviction: set one of them, or podDisruptionBudget.enabled=false" -}}
+{{- end -}}
 {{- if and .Values.featureGates.EtcdMembers (not .Values.etcdMembers.enabled) -}}
 {{- fail "the feature EtcdMembers needs a definition and rights: set etcdMembers.enabled=true instead of featureGates.EtcdMembers" -}}
 {{- end -}}

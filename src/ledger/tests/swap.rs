@@ -283,6 +283,9 @@ async fn a_refilled_member_is_on_record_until_it_is_replaced_or_accepted() {
         [MemberId(9)],
         "an earlier one"
     );
+    accepted_at(51);
+    let none = read(&ledger).await.refills();
+    assert_eq!(none, [MemberId(9)], "whatever is found until then");
     accepted_at(50);
     let page = read(&ledger).await;
     assert_eq!(page.refills(), []);

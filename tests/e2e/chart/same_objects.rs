@@ -263,6 +263,15 @@ async fn values_that_cannot_work_are_refused_with_a_reason() -> Result<()> {
             "podDisruptionBudget.minAvailable=0",
             "/podDisruptionBudget/minAvailable",
         ),
+        ("podDisruptionBudget.maxUnavailable=null", "allows no eviction"),
+        // Without sources, a rule of a NetworkPolicy permits all.
+        ("networkPolicy.monitoring=null", "/networkPolicy"),
+        ("probes.startup=null", "/probes"),
+        ("maxRollouts=1000000", "/maxRollouts"),
+        (
+            "certificates.certManager.issuerRef.kind=Issuer",
+            "/certificates/certManager/issuerRef",
+        ),
         ("podMonitor.scrapeTimeout=soon", "/podMonitor/scrapeTimeout"),
         ("log.format=xml", "/log/format"),
         ("dnsPolicy=Mine", "/dnsPolicy"),

@@ -23,11 +23,18 @@ const BUDGET: (&str, &str) = ("PodDisruptionBudget", "quorumgate");
 const MONITOR: (&str, &str) = ("PodMonitor", "quorumgate");
 const RULE: (&str, &str) = ("PrometheusRule", "quorumgate");
 const DASHBOARD: (&str, &str) = ("ConfigMap", "quorumgate-dashboard");
+const SERVICE: (&str, &str) = ("Service", "quorumgate");
+const CERTIFICATE: (&str, &str) = ("Certificate", "quorumgate-tls");
+const REMOVAL: (&str, &str) = ("Job", "quorumgate-uninstall");
+const HELM_TEST: (&str, &str) = ("Pod", "quorumgate-test");
 const IMAGE: &str = "/spec/template/spec/containers/0/image";
 const SPREAD: &str = "/spec/template/spec/topologySpreadConstraints";
+const VOLUMES: &str = "/spec/template/spec/volumes";
+const MOUNTS: &str = "/spec/template/spec/containers/0/volumeMounts";
 
+/// The rows about the Deployment.
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn rows() -> Vec<Row> {
+fn rows_of_the_replicas() -> Vec<Row> {
     let version = env!("CARGO_PKG_VERSION");
     let selected =
         json!({"app.kubernetes.io/name": "quorumgate", "app.kubernetes.io/instance": "quorumgate"});
@@ -51,6 +58,16 @@ fn rows() -> Vec<Row> {
             DEPLOYMENT,
             IMAGE,
             json!("mine:dev"),
+        ),
+        // As docs/install.md says of an image of one's own.
+        Row(
+            &[
+                "image.registry=registry.example.org",
+                "image.repository=quorumgate",
+            ],
+            DEPLOYMENT,
+            IMAGE,
+            json!(format!("registry.example.org/quorumgate:{version}")),
         ),
         Row(
             &["global.imageRegistry=mirror.example.org", "image.tag=dev"],
@@ -144,6 +161,29 @@ fn rows() -> Vec<Row> {
             "/spec/template/spec/nodeSelector",
             json!({"pool": "system"}),
         ),
+        // A list replaces the whole default.
+        Row(
+            &["tolerations[0].operator=Exists"],
+            DEPLOYMENT,
+            "/spec/template/spec/tolerations",
+            json!([{"operator": "Exists"}]),
+        ),
+        // A map is merged into it.
+        Row(
+            &["resources.limits.memory=1Gi"],
+            DEPLOYMENT,
+            "/spec/template/spec/containers/0/resources",
+            json!({"requests": {"cpu": "100m", "memory": "160Mi"}, "limits": {"memory": "1Gi"}}),
+        ),
+        Row(
+            &["containerSecurityContext.readOnlyRootFilesystem=false"],
+            DEPLOYMENT,
+            "/spec/template/spec/containers/0/securityContext",
+            json!({
+                "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": false,
+                "capabilities": {"drop": ["ALL"]},
+            }),
+        ),
         Row(
             &[],
             DEPLOYMENT,
@@ -163,6 +203,12 @@ fn rows() -> Vec<Row> {
             json!(["example.org"]),
         ),
         Row(
+            &["probes.startup.failureThreshold=90"],
+            DEPLOYMENT,
+            "/spec/template/spec/containers/0/startupProbe/failureThreshold",
+            json!(90),
+        ),
+        Row(
             &["probes.readiness.timeoutSeconds=7"],
             DEPLOYMENT,
             "/spec/template/spec/containers/0/readinessProbe/timeoutSeconds",
@@ -173,6 +219,89 @@ fn rows() -> Vec<Row> {
             DEPLOYMENT,
             "/spec/template/spec/containers/0/livenessProbe/failureThreshold",
             json!(9),
+        ),
+        // Behind the chart's own five.
+        Row(
+            &[
+                "extraEnv[0].name=SSL_CERT_FILE",
+                "extraEnv[0].value=/ca/ca.crt",
+            ],
+            DEPLOYMENT,
+            "/spec/template/spec/containers/0/env/5",
+            json!({"name": "SSL_CERT_FILE", "value": "/ca/ca.crt"}),
+        ),
+        Row(&[], DEPLOYMENT, VOLUMES, Value::Null),
+        Row(
+            &[
+                "extraVolumes[0].name=ca",
+                "extraVolumes[0].configMap.name=authorities",
+            ],
+            DEPLOYMENT,
+            VOLUMES,
+            json!([{"name": "ca", "configMap": {"name": "authorities"}}]),
+        ),
+        Row(&[], DEPLOYMENT, MOUNTS, Value::Null),
+        Row(
+            &[
+                "extraVolumeMounts[0].name=ca",
+                "extraVolumeMounts[0].mountPath=/ca",
+            ],
+            DEPLOYMENT,
+            MOUNTS,
+            json!([{"name": "ca", "mountPath": "/ca"}]),
+        ),
+        // With cert-manager behind the serving certificate.
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "extraVolumes[0].name=ca",
+                "extraVolumes[0].configMap.name=authorities",
+            ],
+            DEPLOYMENT,
+            "/spec/template/spec/volumes/1",
+            json!({"name": "ca", "configMap": {"name": "authorities"}}),
+        ),
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "extraVolumeMounts[0].name=ca",
+                "extraVolumeMounts[0].mountPath=/ca",
+            ],
+            DEPLOYMENT,
+            "/spec/template/spec/containers/0/volumeMounts/1",
+            json!({"name": "ca", "mountPath": "/ca"}),
+        ),
+    ]
+}
+
+/// The rows about the objects beside the Deployment.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
+fn rows_of_the_rest() -> Vec<Row> {
+    vec![
+        // Names.
+        Row(
+            &["nameOverride=guard"],
+            ("Deployment", "quorumgate-guard"),
+            "/spec/template/metadata/labels",
+            json!({"app.kubernetes.io/name": "guard", "app.kubernetes.io/instance": "quorumgate"}),
+        ),
+        Row(
+            &["nameOverride=guard"],
+            ("PodDisruptionBudget", "quorumgate-guard"),
+            "/spec/selector/matchLabels",
+            json!({"app.kubernetes.io/name": "guard", "app.kubernetes.io/instance": "quorumgate"}),
+        ),
+        Row(
+            &["fullnameOverride=gate"],
+            ("ServiceAccount", "gate"),
+            "/metadata/name",
+            json!("gate"),
+        ),
+        Row(
+            &["fullnameOverride=gate"],
+            ("ValidatingWebhookConfiguration", "gate"),
+            "/webhooks/0/clientConfig/service/name",
+            json!("gate"),
         ),
         // The account.
         Row(&[], ACCOUNT, "/automountServiceAccountToken", Value::Null),
@@ -234,9 +363,43 @@ fn rows() -> Vec<Row> {
         ),
         Row(
             &["service.annotations.why=because"],
-            ("Service", "quorumgate"),
+            SERVICE,
             "/metadata/annotations/why",
             json!("because"),
+        ),
+        Row(
+            &["service.metricsPort=9080"],
+            SERVICE,
+            "/spec/ports/1/port",
+            json!(9080),
+        ),
+        Row(
+            &["replicas=12"],
+            ("ResourceQuota", "critical-pods"),
+            "/spec/hard/pods",
+            json!("13"),
+        ),
+        Row(
+            &[],
+            ("ResourceQuota", "critical-pods"),
+            "/spec/scopeSelector/matchExpressions/0/values",
+            json!(["system-cluster-critical"]),
+        ),
+        Row(
+            &["flowControl.matchingPrecedence=400"],
+            ("FlowSchema", "quorumgate"),
+            "/spec/matchingPrecedence",
+            json!(400),
+        ),
+        Row(
+            &[
+                "networkPolicy.enabled=true",
+                "networkPolicy.apiServers={10.0.0.0/8}",
+                "networkPolicy.monitoring[0].podSelector.matchLabels.app=prometheus",
+            ],
+            ("NetworkPolicy", "quorumgate"),
+            "/spec/ingress/1/from",
+            json!([{"podSelector": {"matchLabels": {"app": "prometheus"}}}]),
         ),
         Row(
             &["webhooks.annotations.why=because"],
@@ -252,6 +415,54 @@ fn rows() -> Vec<Row> {
             ("MutatingWebhookConfiguration", "quorumgate"),
             "/metadata/annotations",
             json!({"why": "because", "cert-manager.io/inject-ca-from": "quorumgate/quorumgate-tls"}),
+        ),
+        // The serving certificate.
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "clusterDomain=example.org",
+            ],
+            CERTIFICATE,
+            "/spec/dnsNames",
+            json!([
+                "quorumgate.quorumgate.svc",
+                "quorumgate.quorumgate.svc.example.org",
+            ]),
+        ),
+        Row(
+            &["certificates.certManager.enabled=true"],
+            CERTIFICATE,
+            "/spec/issuerRef",
+            json!({"group": "cert-manager.io", "kind": "Issuer", "name": "quorumgate-ca"}),
+        ),
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "certificates.certManager.issuerRef.kind=ClusterIssuer",
+                "certificates.certManager.issuerRef.name=ours",
+            ],
+            CERTIFICATE,
+            "/spec/issuerRef",
+            json!({"kind": "ClusterIssuer", "name": "ours"}),
+        ),
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "certificates.certManager.duration=240h",
+                "certificates.certManager.renewBefore=80h",
+            ],
+            CERTIFICATE,
+            "/spec/duration",
+            json!("240h"),
+        ),
+        Row(
+            &[
+                "certificates.certManager.enabled=true",
+                "certificates.certManager.renewBefore=80h",
+            ],
+            CERTIFICATE,
+            "/spec/renewBefore",
+            json!("80h"),
         ),
         // Metrics.
         Row(
@@ -358,21 +569,101 @@ fn rows() -> Vec<Row> {
             "/metadata/annotations/folder",
             json!("etcd"),
         ),
+        // Beside the chart's own.
+        Row(
+            &["dashboard.enabled=true", "dashboard.labels.team=storage"],
+            DASHBOARD,
+            "/metadata/labels",
+            json!({"grafana_dashboard": "1", "team": "storage"}),
+        ),
+        Row(
+            &[
+                "dashboard.enabled=true",
+                "dashboard.labels.grafana_dashboard=null",
+                "dashboard.labels.team=storage",
+            ],
+            DASHBOARD,
+            "/metadata/labels",
+            json!({"team": "storage"}),
+        ),
+    ]
+}
+
+/// The rows about the hooks.
+fn rows_of_the_hooks() -> Vec<Row> {
+    vec![
+        Row(
+            &["uninstall.timeout=90s"],
+            REMOVAL,
+            "/spec/template/spec/containers/0/args/6",
+            json!("--timeout=90s"),
+        ),
+        Row(
+            &[],
+            REMOVAL,
+            "/spec/template/spec/containers/0/args/7",
+            Value::Null,
+        ),
+        Row(
+            &["uninstall.unfinishedRollouts=true"],
+            REMOVAL,
+            "/spec/template/spec/containers/0/args/7",
+            json!("--unfinished-rollouts"),
+        ),
+        Row(
+            &["uninstall.deadlineSeconds=600"],
+            REMOVAL,
+            "/spec/activeDeadlineSeconds",
+            json!(600),
+        ),
+        Row(
+            &["hooks.resources.limits.memory=512Mi"],
+            REMOVAL,
+            "/spec/template/spec/containers/0/resources",
+            json!({"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}}),
+        ),
+        Row(
+            &["hooks.resources.limits.memory=512Mi"],
+            HELM_TEST,
+            "/spec/containers/0/resources/limits/memory",
+            json!("512Mi"),
+        ),
     ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_value_changes_what_it_says() -> Result<()> {
     let bed = Bed::up().await?;
-    for Row(values, (kind, name), path, expected) in rows() {
-        let found = objects(&rendered(&bed, values).await?)?;
-        let object = object(&found, kind, name).with_context(|| format!("{values:?}"))?;
-        let there = object.pointer(path).unwrap_or(&Value::Null);
-        ensure!(
-            *there == expected,
-            "{values:?}: {kind} {name} has {there} at {path}, not {expected}"
-        );
+    for row in rows_of_the_replicas().iter().chain(&rows_of_the_rest()) {
+        holds(row, &rendered(&bed, row.0).await?)?;
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_value_of_the_hooks_changes_what_it_says() -> Result<()> {
+    // The chart refuses to be installed where it finds the gates of other cases.
+    on_a_plane_of_its_own("chart-hooks", Tuning::default(), hooked).await
+}
+
+async fn hooked(bed: Bed) -> Result<()> {
+    for row in rows_of_the_hooks() {
+        // Asked of the cluster, helm renders hooks as well. The definitions are there already.
+        let asked = template(&bed, row.0).args(["--set=crds.enabled=false", "--dry-run=server"]);
+        holds(&row, &asked.await?.success()?)?;
+    }
+    Ok(())
+}
+
+/// Whether the objects that helm made of the values of a row are as it says.
+fn holds(Row(values, (kind, name), path, expected): &Row, text: &str) -> Result<()> {
+    let found = objects(text)?;
+    let object = object(&found, kind, name).with_context(|| format!("{values:?}"))?;
+    let there = object.pointer(path).unwrap_or(&Value::Null);
+    ensure!(
+        there == expected,
+        "{values:?}: {kind} {name} has {there} at {path}, not {expected}"
+    );
     Ok(())
 }
 
@@ -394,6 +685,91 @@ async fn the_log_is_as_detailed_as_the_values_say() -> Result<()> {
     let changed = arguments(&["log.format=text", r"log.level=warn\,quorumgate=debug"]).await?;
     for argument in ["\"--log-format=text\"", "\"--log=warn,quorumgate=debug\""] {
         ensure!(changed.contains(argument), "{changed}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_replicas_run_with_the_arguments_that_the_values_say() -> Result<()> {
+    let bed = Bed::up().await?;
+    let arguments = async |values: &[&str]| -> Result<Value> {
+        let found = objects(&rendered(&bed, values).await?)?;
+        let deployment = object(&found, "Deployment", "quorumgate")?;
+        Ok(deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone())
+    };
+    let has = |arguments: &Value, argument: &str| {
+        let mut all = arguments.as_array().into_iter().flatten();
+        all.any(|one| one == argument)
+    };
+    let default = arguments(&[]).await?;
+    let service = "quorumgate.$(QUORUMGATE_LEASE_NAMESPACE).svc";
+    let names = format!("--certificate-names={service},{service}.example.org");
+    let collector = "traces.endpoint=http://collector.monitoring:4317";
+    for (value, argument) in [
+        ("maxRollouts=2", "--max-rollouts=2"),
+        (
+            collector,
+            "--otlp-endpoint=http://collector.monitoring:4317",
+        ),
+        ("clusterDomain=example.org", names.as_str()),
+    ] {
+        ensure!(!has(&default, argument), "{argument} in {default}");
+        let changed = arguments(&[value]).await?;
+        ensure!(has(&changed, argument), "{value}: {changed}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_that_values_switch_off_are_not_made() -> Result<()> {
+    let bed = Bed::up().await?;
+    let issued = "certificates.certManager.enabled=true";
+    for (on, off, kind, name) in [
+        (
+            "criticalPodsQuota=true",
+            "criticalPodsQuota=false",
+            "ResourceQuota",
+            "critical-pods",
+        ),
+        (
+            "rbac.aggregateToView=true",
+            "rbac.aggregateToView=false",
+            "ClusterRole",
+            "quorumgate-view",
+        ),
+        // An issuer of one's own takes the place of the authority.
+        (
+            issued,
+            "certificates.certManager.issuerRef.name=ours",
+            "Issuer",
+            "quorumgate-ca",
+        ),
+        (
+            issued,
+            "certificates.certManager.issuerRef.name=ours",
+            "Certificate",
+            "quorumgate-ca",
+        ),
+    ] {
+        let with = objects(&rendered(&bed, &[on]).await?)?;
+        object(&with, kind, name)?;
+        let without = objects(&rendered(&bed, &[on, off]).await?)?;
+        ensure!(
+            object(&without, kind, name).is_err(),
+            "{off}: {kind} {name}"
+        );
+    }
+    Ok(())
+}
+
+/// The life of a release shows that helm heeds it (see [`super::life`]).
+#[tokio::test(flavor = "multi_thread")]
+async fn definitions_are_kept_unless_the_values_say_otherwise() -> Result<()> {
+    let bed = Bed::up().await?;
+    for (keep, times) in [("crds.keep=true", 2), ("crds.keep=false", 0)] {
+        let text = rendered(&bed, &["etcdMembers.enabled=true", keep]).await?;
+        let kept = text.matches("helm.sh/resource-policy: keep").count();
+        ensure!(kept == times, "{keep}: {kept} definitions are kept");
     }
     Ok(())
 }
