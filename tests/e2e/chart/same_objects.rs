@@ -263,7 +263,10 @@ async fn values_that_cannot_work_are_refused_with_a_reason() -> Result<()> {
             "podDisruptionBudget.minAvailable=0",
             "/podDisruptionBudget/minAvailable",
         ),
-        ("podDisruptionBudget.maxUnavailable=null", "allows no eviction"),
+        (
+            "podDisruptionBudget.maxUnavailable=null",
+            "allows no eviction",
+        ),
         // Without sources, a rule of a NetworkPolicy permits all.
         ("networkPolicy.monitoring=null", "/networkPolicy"),
         ("probes.startup=null", "/probes"),
