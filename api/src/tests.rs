@@ -176,7 +176,10 @@ fn every_time_has_the_format_of_a_time() {
             assert_eq!(schema["format"], "date-time", "{path}");
         }
     };
-    for schema in [schema_of(&QuorumDisruptionBudget::crd()), schema_of(&EtcdMember::crd())] {
+    for schema in [
+        schema_of(&QuorumDisruptionBudget::crd()),
+        schema_of(&EtcdMember::crd()),
+    ] {
         each_field(&schema, "", &mut check);
     }
     assert!(times > 20, "{times}");

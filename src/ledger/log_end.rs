@@ -35,7 +35,9 @@ impl Page {
     pub fn refills(&self) -> Vec<MemberId> {
         let refills = self.status().map(|status| status.refills.as_slice());
         let refills = refills.unwrap_or_default();
-        let open = refills.iter().filter(|one| !self.accepts_refill(one, refills));
+        let open = refills
+            .iter()
+            .filter(|one| !self.accepts_refill(one, refills));
         open.filter_map(|refill| refill.member_id.parse().ok())
             .collect()
     }

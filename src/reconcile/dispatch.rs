@@ -176,7 +176,7 @@ impl Dispatch<'_> {
 
     /// Records the present state of a budget, or forgets everything about a budget that is gone.
     /// Returns whether the budget exists.
-    fn sight(&self, cluster: &ClusterRef) -> bool {
+    fn sight(&mut self, cluster: &ClusterRef) -> bool {
         let run = self.run;
         let Some(budget) = run.watches.budgets.of_cluster(cluster) else {
             run.observer.forget(cluster);
@@ -185,6 +185,7 @@ impl Dispatch<'_> {
         };
         // Stopwatches of open grants start here, before the ledger is read.
         run.ledger().seen().note(&budget);
+        self.enrolment.note(cluster, &budget);
         true
     }
 

@@ -217,7 +217,9 @@ impl Enrolment {
             bounds: &self.bounds,
         }
         .work();
-        self.note_enforced(watches);
+        let sets = watches.stateful_sets.map(|place, _| place.cluster());
+        let sets: BTreeSet<ClusterRef> = sets.into_iter().collect();
+        self.enforced.retain(|cluster| sets.contains(cluster));
         let mut unlabelled = BTreeSet::new();
         for namespace in &work.label {
             self.given_back.remove(namespace);
@@ -239,19 +241,12 @@ impl Enrolment {
         self.dismiss(work.abandoned, now).await;
     }
 
-    fn note_enforced(&mut self, watches: &Watches) {
-        let sets = watches.stateful_sets.map(|place, _| place.cluster());
-        let sets: BTreeSet<ClusterRef> = sets.into_iter().collect();
-        self.enforced.retain(|cluster| sets.contains(cluster));
-        let budgets = watches
-            .budgets
-            .map(|place, budget| (place.cluster(), budget.only_warns()));
-        for (cluster, only_warns) in budgets {
-            if only_warns {
-                self.enforced.remove(&cluster);
-            } else {
-                self.enforced.insert(cluster);
-            }
+    /// Takes in a budget that was made or changed.
+    pub(super) fn note(&mut self, cluster: &ClusterRef, budget: &QuorumDisruptionBudget) {
+        if budget.only_warns() {
+            self.enforced.remove(cluster);
+        } else {
+            self.enforced.insert(cluster.clone());
         }
     }
 

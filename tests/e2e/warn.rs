@@ -97,6 +97,13 @@ async fn a_deleted_budget_comes_back_with_the_enforcement_that_it_had() -> Resul
     enforce(&world, "Enforce").await?;
     let (params, name) = (DeleteParams::default(), world.etcd.name());
     for expected in [Enforcement::Enforce, Enforcement::Warn] {
+        eventually(SOON, "the gate has seen the budget as it is", || async {
+            let budget = world.budget().await?;
+            let seen = budget.status.and_then(|status| status.observed_generation);
+            ensure!(seen == budget.metadata.generation, "{seen:?}");
+            anyhow::Ok(())
+        })
+        .await?;
         let old = world.budget().await?.metadata.uid;
         world.budgets().delete(name, &params).await?;
         eventually(SOON, "there is a budget as it was", || async {
