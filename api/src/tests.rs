@@ -178,7 +178,7 @@ fn every_time_has_the_format_of_a_time() {
     };
     for schema in [
         schema_of(&QuorumDisruptionBudget::crd()),
-        schema_of(&EtcdMember::crd()),
+        schema_of(&etcd_member::EtcdMember::crd()),
     ] {
         each_field(&schema, "", &mut check);
     }
