@@ -124,23 +124,20 @@ fn the_definition_is_the_same_each_time_and_says_what_it_refuses() {
 /// A name that is no name could mean something else in a URL.
 #[test]
 fn every_secret_and_config_map_of_a_budget_is_named_by_a_subdomain() {
-    fn check(schema: &Value, field: &str, found: &mut Vec<String>) {
+    let schema = schema_of(&QuorumDisruptionBudget::crd());
+    let spec = &schema["properties"]["spec"];
+    let mut found = Vec::new();
+    let mut check = |path: &str, schema: &Value| {
+        let field = path.rsplit('.').next().unwrap_or_default();
         let field_name = field.to_lowercase();
         let names_one = field_name.ends_with("secret") || field_name.ends_with("configmap");
         if names_one && let Some(name) = schema.pointer("/properties/name") {
-            assert_eq!(name["pattern"], dns::SUBDOMAIN, "{field}");
-            assert_eq!(name["maxLength"], 253, "{field}");
+            assert_eq!(name["pattern"], dns::SUBDOMAIN, "{path}");
+            assert_eq!(name["maxLength"], 253, "{path}");
             found.push(field.to_owned());
         }
-        for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
-            check(schema, field, found);
-        }
-    }
-    let definition = serde_json::to_value(QuorumDisruptionBudget::crd()).unwrap();
-    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    let spec = &schema["properties"]["spec"];
-    let mut found = Vec::new();
-    check(spec, "spec", &mut found);
+    };
+    each_field(spec, ".spec", &mut check);
     found.sort();
     assert_eq!(found, ["caConfigMap", "caSecret", "clientSecret", "secret"]);
     assert_eq!(

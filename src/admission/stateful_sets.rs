@@ -105,7 +105,8 @@ fn write(
     let said = |metadata: &Metadata<Managers>| metadata.annotations.as_ref()?.get(INTENT).cloned();
     // Any write of its manager renews the time of an annotation. An announcement that was there
     // before is as old as it was, or one that is kept in Git would never end.
-    let stood_before = said(&old.metadata).is_some() && said(&old.metadata) == said(metadata);
+    let before = said(&old.metadata);
+    let stood_before = before.is_some() && before == said(metadata);
     let managers = if stood_before {
         &old.metadata
     } else {

@@ -152,10 +152,18 @@ pub(super) fn data_on(
     let given = given.map(|template| (template, format!("{template}-{pod}")));
     // The StatefulSet controller replaces volumes of the names of its templates.
     let claims: BTreeMap<&str, String> = used.chain(given).collect();
+    let any_of = || DataOn::AnyOf(claims.values().cloned().collect());
     let untold = || match claims.len() {
         0 => without_claims(spec),
         1 => DataOn::Claims(claims.values().cloned().collect()),
-        _ => DataOn::AnyOf(claims.values().cloned().collect()),
+        _ => any_of(),
+    };
+    let doubtful = || {
+        if claims.is_empty() {
+            DataOn::Unknown
+        } else {
+            any_of()
+        }
     };
     let Some(container) = EtcdContainer::find(spec, etcd.container).certain() else {
         return untold();
@@ -164,22 +172,18 @@ pub(super) fn data_on(
         let on_volume = directory_of(path, container).unwrap_or_default();
         changes(path, container).max(changes(&on_volume, container))
     };
-    let doubtful = || match claims.len() {
-        0 => DataOn::Unknown,
-        _ => DataOn::AnyOf(claims.values().cloned().collect()),
-    };
-    let place = |path: &str| match directory(path, container) {
+    let place = |path: &str| match (by(path), directory(path, container)) {
         // The next pod finds another directory.
-        _ if by(path) == Some(Changes::WithPod) => DataOn::Pod,
+        (Some(Changes::WithPod), _) => DataOn::Pod,
         // It may find the old one, and etcd never starts on the data of a removed member.
-        _ if by(path) == Some(Changes::Perhaps) => doubtful(),
-        Directory::On(volume) => match claims.get(volume) {
-            Some(_) if by(path) == Some(Changes::WithNode) => doubtful(),
+        (Some(Changes::Perhaps), _) => doubtful(),
+        (by, Directory::On(volume)) => match claims.get(volume) {
+            Some(_) if by.is_some() => doubtful(),
             Some(claim) => DataOn::Claims(vec![claim.clone()]),
             None => on_volume(spec, volume),
         },
-        Directory::Elsewhere => DataOn::Pod,
-        Directory::Untold => untold(),
+        (_, Directory::Elsewhere) => DataOn::Pod,
+        (_, Directory::Untold) => untold(),
     };
     let Some(EtcdDirectories { data, wal, .. }) = directories(container, spec, etcd) else {
         return untold();

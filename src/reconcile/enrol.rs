@@ -205,10 +205,13 @@ impl Enrolment {
     /// Takes the actions that the caches call for. Failures are logged, and tried again at the next
     /// pass.
     pub(super) async fn pass(&mut self, watches: &Watches, now: Instant) {
+        let sets = watches
+            .stateful_sets
+            .map(|place, set| (place.cluster(), set.sight));
+        let here: HashSet<&ClusterRef> = sets.iter().map(|(cluster, _)| cluster).collect();
+        self.enforced.retain(|cluster| here.contains(cluster));
         let work = Cached {
-            sets: &watches
-                .stateful_sets
-                .map(|place, set| (place.cluster(), set.sight)),
+            sets: &sets,
             budgets: &watches
                 .budgets
                 .map(|place, budget| (place.cluster(), made_here(budget))),
@@ -217,9 +220,6 @@ impl Enrolment {
             bounds: &self.bounds,
         }
         .work();
-        let sets = watches.stateful_sets.map(|place, _| place.cluster());
-        let sets: BTreeSet<ClusterRef> = sets.into_iter().collect();
-        self.enforced.retain(|cluster| sets.contains(cluster));
         let mut unlabelled = BTreeSet::new();
         for namespace in &work.label {
             self.given_back.remove(namespace);

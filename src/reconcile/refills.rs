@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::look::Look;
 use super::run::Run;
 use super::volumes::places;
-use crate::api::{AppliedStatus, DataPlace, RefillStatus};
+use crate::api::{AppliedStatus, DataPlace};
 use crate::observe::data_in_pods;
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, DataInPods, Member, MemberId, PodName, PodUid};
@@ -132,10 +132,10 @@ impl Refills {
         let on_record = status.map(|status| status.refills.as_slice());
         let on_record = on_record.unwrap_or_default();
         self.found.retain(|pod, (id, _)| {
-            let id = id.to_string();
-            let is_same =
-                |known: &&RefillStatus| pod.as_str() == known.member && known.member_id == id;
-            !on_record.iter().any(|known| is_same(&known))
+            let (pod, id) = (pod.as_str(), id.to_string());
+            !on_record
+                .iter()
+                .any(|known| known.member == pod && known.member_id == id)
         });
         let found = self.found.iter();
         found

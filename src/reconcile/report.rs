@@ -23,6 +23,9 @@ use super::in_force::OutOfForce;
 /// The reason of a condition that shows a label that is missing.
 const NOT_LABELLED: &str = "NotLabelled";
 
+/// The most copies of a cluster that a text names.
+const MOST_COPIES: usize = 3;
+
 /// The facts for a report.
 pub(super) struct ReportFacts<'a> {
     pub(super) snapshot: &'a Snapshot,
@@ -451,7 +454,8 @@ impl ReportFacts<'_> {
 
     /// The words about copies of the cluster, which count for nothing here.
     fn copies(&self) -> String {
-        let others: Vec<String> = self.same_etcd.iter().map(ToString::to_string).collect();
+        let others = self.same_etcd.iter().take(MOST_COPIES);
+        let others: Vec<String> = others.map(ToString::to_string).collect();
         if others.is_empty() {
             return String::new();
         }

@@ -146,22 +146,16 @@ impl Run {
         if !self.settings.namespaces.is_empty() {
             return None;
         }
-        let Some(id) = page.status().and_then(|status| status.cluster_id.as_ref()) else {
-            return Some(Vec::new());
-        };
-        let mut others = self.watches.same_etcd(id);
-        others.retain(|other| *other != page.cluster);
+        let others = self.same_etcd(page);
         // Whether they guard members of this one, only their whole budgets say.
         others.is_empty().then_some(others)
     }
 
-    /// The other clusters whose budgets report the same cluster id, such as a copy of the data. The
-    /// most that a text names.
+    /// The other clusters whose budgets report the same cluster id, such as a copy of the data.
     pub(super) fn same_etcd(&self, page: &Page) -> Vec<ClusterRef> {
         let id = page.status().and_then(|status| status.cluster_id.as_ref());
         let mut others = id.map_or_else(Vec::new, |id| self.watches.same_etcd(id));
         others.retain(|other| *other != page.cluster);
-        others.truncate(3);
         others
     }
 

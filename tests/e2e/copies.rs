@@ -11,16 +11,16 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, Scheme, condition};
 use quorumgate_testbed::control_plane::Tuning;
-use quorumgate_testbed::faults::{self, PodFaults, copy_data, lose_data};
+use quorumgate_testbed::faults::{copy_data, crash_loop, lose_data};
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::json;
 
 use crate::asking::refusal;
+use crate::data_lost::{faults, named};
 use crate::manifests::repository;
 use crate::shapes::{all_serve, apply_text, enrol, is_live, serves, shown};
 use crate::world::{SOON, gate, on_a_plane_of_its_own};
 
-const ALL: [&str; 3] = ["etcd-0", "etcd-1", "etcd-2"];
 const WHOSE: &str = "whose";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,8 +40,8 @@ async fn copied(bed: Bed) -> Result<()> {
     put(&original, "the original's").await?;
     put(&copy, "nobody's").await?;
     let copies = tempfile::tempdir()?;
-    copy_data(&named(&members(&original).await?), copies.path())?;
-    lose_data(&named(&members(&copy).await?), Some(copies.path()))?;
+    copy_data(&named(&faults(&original).await?), copies.path())?;
+    lose_data(&named(&faults(&copy).await?), Some(copies.path()))?;
     eventually(SOON, "the copy has the data of the original", || async {
         let mut client = client(&copy, "etcd-0").await?;
         let found = client.get(WHOSE, None).await?;
@@ -110,7 +110,7 @@ async fn names(here: &Sandbox, there: &Sandbox) -> Result<()> {
 /// A member that is down is missed here, and not there. The others are judged by it alone.
 async fn none_counts_for_the_other(here: &Sandbox, there: &Sandbox) -> Result<()> {
     consistent(here, "True", "OneClusterID").await?;
-    let broken = faults::crash_loop(here, "etcd-2")?;
+    let broken = crash_loop(here, "etcd-2")?;
     eventually(SOON, "etcd-1 has to stay here", || async {
         let (code, message) = refusal(may_go(here, "etcd-1").await)?;
         let says = message.contains("etcd-2") && !message.contains(there.namespace());
@@ -197,18 +197,6 @@ async fn may_go(sandbox: &Sandbox, pod: &str) -> Result<(), kube::Error> {
 async fn goes(sandbox: &Sandbox, pod: &str) -> Result<()> {
     let what = format!("{pod} of {} may go", sandbox.namespace());
     eventually(SOON, what, || may_go(sandbox, pod)).await
-}
-
-async fn members(sandbox: &Sandbox) -> Result<Vec<PodFaults>> {
-    let mut members = Vec::new();
-    for pod in ALL {
-        members.push(PodFaults::find(sandbox, pod).await?);
-    }
-    Ok(members)
-}
-
-fn named(members: &[PodFaults]) -> Vec<(&'static str, &PodFaults)> {
-    ALL.into_iter().zip(members).collect()
 }
 
 async fn client(sandbox: &Sandbox, pod: &str) -> Result<Client> {

@@ -9,28 +9,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use quorumgate::api::names::{ACCEPT_DATA_LOSS, REPLACE};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion};
-use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{PodFaults, copy_data, lose_data};
+use quorumgate_testbed::{Sandbox, eventually};
 use serde_json::json;
 
 use crate::asking::{By, refusal};
 use crate::rollouts::kills::driver;
 use crate::world::{SOON, World};
 
-/// The members, all of which lose their data.
+/// The pods of the members.
 const ALL: [&str; 3] = ["etcd-0", "etcd-1", "etcd-2"];
 /// The number of writes that are lost. The record of the log's end moves by 100 entries.
 const WRITES: usize = 300;
 
-async fn faults(world: &World) -> Result<Vec<PodFaults>> {
+/// The members of a cluster of three, by pod.
+pub(crate) async fn faults(sandbox: &Sandbox) -> Result<Vec<PodFaults>> {
     let mut faults = Vec::new();
     for pod in ALL {
-        faults.push(PodFaults::find(&world.sandbox, pod).await?);
+        faults.push(PodFaults::find(sandbox, pod).await?);
     }
     Ok(faults)
 }
 
-fn named(faults: &[PodFaults]) -> Vec<(&'static str, &PodFaults)> {
+pub(crate) fn named(faults: &[PodFaults]) -> Vec<(&'static str, &PodFaults)> {
     ALL.into_iter().zip(faults).collect()
 }
 
@@ -95,7 +96,7 @@ async fn is_seen_and_accepted(world: World) -> Result<()> {
 async fn volumes_emptied_under_all_members_are_seen_and_nobody_goes() -> Result<()> {
     let world = World::new("lost-emptied").await?;
     write(&world.etcd, &world).await?;
-    lose_data(&named(&faults(&world).await?), None)?;
+    lose_data(&named(&faults(&world.sandbox).await?), None)?;
     is_seen_and_accepted(world).await
 }
 
@@ -103,9 +104,9 @@ async fn volumes_emptied_under_all_members_are_seen_and_nobody_goes() -> Result<
 async fn older_data_of_all_members_is_seen_and_nobody_goes() -> Result<()> {
     let world = World::new("lost-older").await?;
     let copies = tempfile::tempdir()?;
-    copy_data(&named(&faults(&world).await?), copies.path())?;
+    copy_data(&named(&faults(&world.sandbox).await?), copies.path())?;
     write(&world.etcd, &world).await?;
-    lose_data(&named(&faults(&world).await?), Some(copies.path()))?;
+    lose_data(&named(&faults(&world.sandbox).await?), Some(copies.path()))?;
     is_seen_and_accepted(world).await
 }
 
@@ -133,7 +134,7 @@ async fn members_without_any_data_begin_a_new_cluster_when_that_is_announced() -
         world.lets_go(By::Delete, pod).await?;
         world.whole().await?;
     }
-    lose_data(&named(&faults(&world).await?), None)?;
+    lose_data(&named(&faults(&world.sandbox).await?), None)?;
     world
         .reported("EvidenceLive", |c| c.message.contains("intent: bootstrap"))
         .await?;

@@ -1,20 +1,12 @@
 //! A StatefulSet whose range of ordinals moves: the pods that leave it go as in a scale-in.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Result, ensure};
-use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
 use crate::asking::refusal;
 use crate::world::{SOON, World};
-
-async fn uids(world: &World) -> Result<BTreeMap<String, Option<String>>> {
-    let pods = world.etcd.pods().await?.into_iter();
-    Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
-}
 
 /// The change to a range of ordinals.
 fn range(start: i32, replicas: i32) -> Value {
@@ -24,7 +16,7 @@ fn range(start: i32, replicas: i32) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_of_the_ordinals_waits_until_the_members_are_removed_from_etcd() -> Result<()> {
     let world = World::new("ordinals").await?;
-    let before = uids(&world).await?;
+    let before = world.pod_uids().await?;
     let (sets, params) = (world.etcd.stateful_set_api(), PatchParams::default());
     for (start, replicas, leaving) in [
         (1, 3, &["etcd-0"][..]),
@@ -56,7 +48,7 @@ async fn a_move_of_the_ordinals_waits_until_the_members_are_removed_from_etcd() 
         !patched.succeeded() && patched.stderr.contains("etcd-0"),
         "{patched:?}"
     );
-    let after = uids(&world).await?;
+    let after = world.pod_uids().await?;
     ensure!(before == after, "{before:?}, then {after:?}");
     ensure!(world.granted().await?.is_empty(), "a refusal took a grant");
 
@@ -68,7 +60,7 @@ async fn a_move_of_the_ordinals_waits_until_the_members_are_removed_from_etcd() 
     })
     .await?;
     eventually(SOON, "two pods are left", || async {
-        let left = uids(&world).await?;
+        let left = world.pod_uids().await?;
         let same = left.iter().all(|(pod, uid)| before.get(pod) == Some(uid));
         ensure!(same, "{before:?}, then {left:?}");
         let names: Vec<_> = left.keys().map(String::as_str).collect();

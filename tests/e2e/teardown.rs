@@ -133,12 +133,7 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     let world = World::builder("sts-owned").start().await?;
     let owner = own(&world).await?;
 
-    let (code, message) = refusal(
-        sets(&world)
-            .delete("etcd", &DeleteParams::background())
-            .await,
-    )?;
-    ensure!(code == 403 && message.contains(&owner), "{code}: {message}");
+    not_deleted(&world, &owner).await?;
 
     announce(&world, "delete").await?;
     delete_whole(&world, &DeleteParams::background()).await?;
@@ -173,15 +168,7 @@ async fn an_owner_that_never_was_takes_nothing_along() -> Result<()> {
             Ok(())
         })
         .await?;
-        let (code, message) = refusal(
-            sets(&world)
-                .delete("etcd", &DeleteParams::background())
-                .await,
-        )?;
-        ensure!(
-            code == 403 && message.contains("never seen"),
-            "{code}: {message}"
-        );
+        not_deleted(&world, "never seen").await?;
         let (code, message) = refusal(world.etcd.scale(0).await)?;
         ensure!(code == 403, "{code}: {message}");
         name_owners(&world, &serde_json::Value::Null).await?;
@@ -241,12 +228,7 @@ async fn a_set_made_anew_without_its_label_stays_guarded_and_that_is_said() -> R
     world.lets_go(By::Delete, "etcd-0").await?;
     world.has_to_wait("etcd-1", &["etcd-0"]).await?;
     world.has_to_wait("etcd-2", &["etcd-0"]).await?;
-    let (code, message) = refusal(
-        sets(&world)
-            .delete("etcd", &DeleteParams::background())
-            .await,
-    )?;
-    ensure!(code == 403, "{code}: {message}");
+    not_deleted(&world, "").await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
 
@@ -397,12 +379,7 @@ async fn an_owner_that_asks_for_no_members_scales_them_away_and_nobody_else() ->
 
     widgets.ask_for(&world, 0).await?;
     // It asks for no members, and not for their end.
-    let (code, message) = refusal(
-        sets(&world)
-            .delete("etcd", &DeleteParams::background())
-            .await,
-    )?;
-    ensure!(code == 403, "{code}: {message}");
+    not_deleted(&world, "").await?;
     world.etcd.scale(0).await?;
     no_pods(&world).await?;
     widgets.ask_for(&world, 3).await?;
@@ -540,6 +517,14 @@ async fn name_owners(world: &World, owners: &serde_json::Value) -> Result<()> {
     sets(world)
         .patch("etcd", &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
+    Ok(())
+}
+
+/// Checks that a delete of the StatefulSet with its pods is refused, and that the answer says this.
+async fn not_deleted(world: &World, says: &str) -> Result<()> {
+    let (sets, how) = (sets(world), DeleteParams::background());
+    let (code, message) = refusal(sets.delete("etcd", &how).await)?;
+    ensure!(code == 403 && message.contains(says), "{code}: {message}");
     Ok(())
 }
 

@@ -1,14 +1,15 @@
 //! The starting point of nearly every test: nodes, a quorate etcd cluster with TLS, and a gate in
 //! force with a trusted ledger.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Api;
 use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::control_plane::{ControlPlane, Tuning};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdClusterBuilder};
@@ -213,6 +214,12 @@ impl World {
             }
         }
         Ok(broken)
+    }
+
+    /// The UIDs of the pods, by name.
+    pub(crate) async fn pod_uids(&self) -> Result<BTreeMap<String, Option<String>>> {
+        let pods = self.etcd.pods().await?.into_iter();
+        Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
     }
 
     /// A condition of the budget.

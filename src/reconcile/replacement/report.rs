@@ -205,19 +205,19 @@ pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
             input,
             !held.is_empty(),
             &more,
-            terminating.map(|said| (said, unsaid)),
+            terminating.map(|(reason, text)| (reason, format!("the {text}{unsaid}"))),
         ),
     }
 }
 
 /// The condition while no member is replaced. `more`: the words on waiting pods. `leaving`: the
-/// reason and the words on claims that are being deleted, and `more` without these.
+/// reason and the words where claims are being deleted.
 fn at_rest(
     look: &Look,
     input: &Input,
     some_are_held: bool,
     more: &str,
-    leaving: Option<((&'static str, String), String)>,
+    leaving: Option<(&'static str, String)>,
 ) -> ConditionText {
     let facts = &input.facts;
     if let Some(asked) = &input.unknown_request {
@@ -237,8 +237,8 @@ fn at_rest(
     if some_are_held {
         return ("False", "KeptFromStarting", more.trim().to_owned());
     }
-    if let Some(((reason, text), unsaid)) = leaving {
-        return ("False", reason, format!("the {text}{unsaid}"));
+    if let Some((reason, text)) = leaving {
+        return ("False", reason, text);
     }
     let (budget, set) = (look.page.budget(), look.view.stateful_set());
     if let Some(doubt) = membership_in_doubt(budget, set) {

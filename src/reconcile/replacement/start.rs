@@ -36,19 +36,16 @@ pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<S
         on_its_own || begun.contains(uid.as_str())
     };
     let Some((pod, uid)) = input.held.iter().find(may_start) else {
-        return start_anew(observer, look, input, some_serve)
+        return start_anew(look, input, some_serve)
             .or_else(|| guard_anew(observer, look, input, some_serve));
     };
     let (pod, uid) = (pod.clone(), uid.clone());
     let set = view.stateful_set();
     let is_of_new = begun.contains(uid.as_str());
-    let begins = !some_serve && !is_of_new && observer.bootstraps(page.budget(), set);
-    if begins && !input.survivors.is_empty() {
-        return None;
-    }
-    if begins {
+    if !some_serve && !is_of_new && input.bootstraps {
         let held = input.held.iter().map(|(_, uid)| uid.clone());
-        return Some(Step::BeginAnew(held.collect()));
+        let begins = || Step::BeginAnew(held.collect());
+        return input.survivors.is_empty().then(begins);
     }
     let joins = |pod: &Pod| is_to_join(pod, set, view.etcd_container());
     Some(if is_of_new && view.pod(&pod).is_some_and(joins) {
@@ -67,7 +64,7 @@ fn begun(look: &Look) -> BTreeSet<&str> {
 
 /// The step where a new cluster begins and pods have started already that were made to join the old
 /// one: the old one is forgotten, and those pods are created anew, one after another.
-fn start_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool) -> Option<Step> {
+fn start_anew(look: &Look, input: &Input, some_serve: bool) -> Option<Step> {
     let (view, set) = (&look.view, look.view.stateful_set());
     let begun = begun(look);
     let exits = view.crash_loops();
@@ -82,11 +79,8 @@ fn start_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool)
         let anew = Step::CreateAnew { pod, uid };
         return (!look.snapshot.proves_quorum()).then_some(anew);
     }
-    let is_announced = observer.bootstraps(look.page.budget(), set);
-    if some_serve || joining.next().is_none() || !is_announced {
-        return None;
-    }
-    if !input.survivors.is_empty() {
+    let may_begin = input.bootstraps && input.survivors.is_empty();
+    if some_serve || joining.next().is_none() || !may_begin {
         return None;
     }
     let all = view.pods().iter().filter_map(ResourceExt::uid);
@@ -104,7 +98,7 @@ fn guard_anew(observer: &Observer, look: &Look, input: &Input, some_serve: bool)
         ..
     } = look;
     let facts = &input.facts;
-    let begins_anew = !some_serve && observer.bootstraps(page.budget(), view.stateful_set());
+    let begins_anew = !some_serve && input.bootstraps;
     let records = page.volume_records();
     let is_guarded = !begins_anew
         && facts.membership == MembershipBy::Gate

@@ -210,14 +210,14 @@ async fn is_held_by(
     let old = template(&world).await?;
     let other = change(old.clone())?;
     ensure!(other != old, "nothing is changed in {old}");
-    let uids = pod_uids(&world).await?;
+    let uids = world.pod_uids().await?;
     set_template(&world, &other).await?;
     world
         .reported("DataProtected", |c| {
             c.status == "False" && c.message.contains(says)
         })
         .await?;
-    let now = pod_uids(&world).await?;
+    let now = world.pod_uids().await?;
     let changed = uids.iter().filter(|(pod, uid)| now.get(*pod) != Some(*uid));
     ensure!(changed.count() == 1, "{uids:?}, then {now:?}");
 
@@ -252,7 +252,7 @@ async fn a_config_map_with_another_data_directory_empties_no_member() -> Result<
     arguments(&mut told)?.retain(|word| !is_argument(word, "--data-dir="));
     let from = json!([{"configMapRef": {"name": Setting::MAP}}]);
     told["spec"]["containers"][0]["envFrom"] = from;
-    let old = pod_uids(&world).await?;
+    let old = world.pod_uids().await?;
     set_template(&world, &told).await?;
     all_anew(&world, &old).await?;
 
@@ -285,7 +285,7 @@ async fn a_mount_that_a_config_map_moves_empties_no_member() -> Result<()> {
     let mount = mounts.iter_mut().find(over).context("no mount")?;
     mount["subPathExpr"] = json!("$(DIR)");
     mount["mountPath"] = json!(directory);
-    let old = pod_uids(&world).await?;
+    let old = world.pod_uids().await?;
     set_template(&world, &told).await?;
     all_anew(&world, &old).await?;
 
@@ -340,7 +340,7 @@ impl Setting {
 /// Waits until each pod is another one, and all members serve.
 async fn all_anew(world: &World, old: &BTreeMap<String, Option<String>>) -> Result<()> {
     eventually(ROLLED, "every pod is made anew", || async {
-        let now = pod_uids(world).await?;
+        let now = world.pod_uids().await?;
         let all = old.iter().all(|(pod, uid)| now.get(pod) != Some(uid));
         ensure!(all && now.len() == old.len(), "{old:?}, then {now:?}");
         anyhow::Ok(())
@@ -360,7 +360,7 @@ async fn a_template_that_forces_new_clusters_takes_no_member() -> Result<()> {
     let old = template(&world).await?;
     let mut forced = old.clone();
     arguments(&mut forced)?.push(json!("--force-new-cluster"));
-    let uids = pod_uids(&world).await?;
+    let uids = world.pod_uids().await?;
     set_template(&world, &forced).await?;
     for pod in world.etcd.pod_names() {
         for by in By::BOTH {
@@ -369,7 +369,7 @@ async fn a_template_that_forces_new_clusters_takes_no_member() -> Result<()> {
             ensure!(code == 403 && says, "{code}: {message}");
         }
     }
-    ensure!(pod_uids(&world).await? == uids, "a pod went");
+    ensure!(world.pod_uids().await? == uids, "a pod went");
     set_template(&world, &old).await?;
     world.lets_go(By::Delete, "etcd-2").await?;
     world.whole().await?;
@@ -402,7 +402,7 @@ async fn is_held_by_variable(world: World, key: &'static str, value: &str) -> Re
     let container = container.and_then(Value::as_object_mut);
     let container = container.context("no container")?;
     container.insert("envFrom".to_owned(), from);
-    let old = pod_uids(&world).await?;
+    let old = world.pod_uids().await?;
     set_template(&world, &told).await?;
     all_anew(&world, &old).await?;
 
@@ -507,11 +507,6 @@ fn push(template: &mut Value, list: &str, item: Value) -> Result<()> {
     let list = template.pointer_mut(list).and_then(Value::as_array_mut);
     list.context("no list")?.push(item);
     Ok(())
-}
-
-async fn pod_uids(world: &World) -> Result<BTreeMap<String, Option<String>>> {
-    let pods = world.etcd.pods().await?.into_iter();
-    Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
 }
 
 /// Kubernetes gives a pod that waits for a node the next claim of that name.
