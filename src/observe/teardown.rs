@@ -14,7 +14,7 @@ use super::intents::Intents;
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
 use crate::quorum::Intent;
 use crate::quorum::stateful_set::{Ordinals, TeardownPolicy};
-use crate::quorum::{Ordinal, PodName, Teardown};
+use crate::quorum::{ClusterRef, Ordinal, OutsideOrdinals, PodName, Teardown};
 
 /// The state of the object that controls a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +154,29 @@ fn with_set(
     let recorded = recorded.and_then(|r| r.scale_in.as_ref());
     let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, ordinal, kept));
     scaled_in.then_some(Teardown::ScaleIn)
+}
+
+/// Whether the StatefulSet of the pod keeps none for its ordinal, and nobody announced that.
+pub(super) fn outside_ordinals(pod: &Pod, around: &Around<'_>) -> Option<OutsideOrdinals> {
+    let Belonging::ToSet { name, uid } = belonging::belonging(&pod.metadata) else {
+        return None;
+    };
+    let set = around.set?;
+    let ordinal = belonging::ordinal(&name, &belonging::name(pod))?;
+    let is_of_it = set.metadata.uid.as_deref() == Some(uid.as_str());
+    if !is_of_it || kept_ordinals(set).contains(&ordinal.0) {
+        return None;
+    }
+    let needs = match replicas(set) {
+        0 => Intent::Hibernate,
+        _ => Intent::ScaleIn,
+    };
+    let said = Intents::of_stored(&set.metadata);
+    (said.announced(around.now) != Some(needs)).then(|| OutsideOrdinals {
+        set: ClusterRef::new(set.metadata.namespace.clone().unwrap_or_default(), name),
+        needs,
+        ignored: said.ignored(around.now),
+    })
 }
 
 /// The time for which an object has been terminating. A delete cannot be taken back, so one that

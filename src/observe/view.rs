@@ -265,13 +265,17 @@ impl ClusterView {
     /// The surroundings of a request for `target`, or of the cluster without a target.
     pub fn circumstances(&self, page: &Page, target: Option<&PodName>) -> Circumstances {
         let pod = target.and_then(|target| self.pod(target));
+        let of_pod = |pod| (pod, self.around(page, Some(pod)));
+        let around = pod.map(of_pod);
+        let around = around.as_ref();
         Circumstances {
             scope: Scope::Enrolled,
-            teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, Some(pod)))),
+            teardown: around.and_then(|(pod, around)| teardown::of_pod(pod, around)),
             valid_override: pod.and_then(|_| self.valid_override(page, pod)),
             shared_with: self.shared_with(),
             ledger: self.objects.trust,
             forces_new_cluster: self.forces_new_cluster(),
+            outside_ordinals: around.and_then(|(pod, a)| teardown::outside_ordinals(pod, a)),
             disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),

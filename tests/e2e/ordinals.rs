@@ -1,12 +1,56 @@
 //! A StatefulSet whose range of ordinals moves: the pods that leave it go as in a scale-in.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::StatefulSetPersistentVolumeClaimRetentionPolicy;
 use kube::api::{Patch, PatchParams, PostParams};
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
 use crate::asking::refusal;
+use crate::teardown::{announce, orphaned, recreate};
 use crate::world::{SOON, World};
+
+/// The new StatefulSet adopts the pods, and its controller deletes those that it does not keep.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_made_anew_with_fewer_replicas_takes_no_member_until_that_is_announced() -> Result<()>
+{
+    let world = World::new("fewer").await?;
+    let before = world.pod_uids().await?;
+    let mut set = orphaned(&world).await?;
+    let spec = set.spec.as_mut().context("no spec")?;
+    spec.replicas = Some(2);
+    // The claim of the pod would go with it.
+    spec.persistent_volume_claim_retention_policy =
+        Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+            when_deleted: None,
+            when_scaled: Some("Delete".into()),
+        });
+    recreate(&world, set).await?;
+    world
+        .told_by_event("OutsideOrdinals", "intent=scale-in")
+        .await?;
+    let (code, message) = refusal(world.delete("etcd-2").await)?;
+    let leads = message.contains("member remove") && message.contains("scale");
+    ensure!(code == 403 && leads, "{code}: {message}");
+    for pod in ["etcd-0", "etcd-1", "etcd-2"] {
+        world.etcd.serves(pod, SOON).await?;
+    }
+    let after = world.pod_uids().await?;
+    ensure!(before == after, "{before:?}, then {after:?}");
+    ensure!(world.granted().await?.is_empty(), "a refusal took a grant");
+
+    announce(&world, "scale-in").await?;
+    eventually(SOON, "the last pod is gone", || async {
+        let left = world.pod_uids().await?;
+        ensure!(left.len() == 2, "{left:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        world.etcd.serves(pod, SOON).await?;
+    }
+    world.close().await
+}
 
 /// The change to a range of ordinals.
 fn range(start: i32, replicas: i32) -> Value {

@@ -403,16 +403,12 @@ async fn adopted_members_stay_until_their_hibernation_is_announced() -> Result<(
         spec.replicas = Some(0);
     }
     recreate(&world, set).await?;
-    eventually(SOON, "two members stay", || async {
-        let pods = world.etcd.pods().await?;
-        ensure!(pods.len() == 2, "there are {}", pods.len());
-        let events = world.kubectl(&["get", "events", "-o", "wide"]).await?;
-        let events = events.success()?;
-        ensure!(events.contains("NoHeadroom"), "{events}");
-        Ok(())
-    })
-    .await?;
-    world.etcd.serves("etcd-0", SOON).await?;
+    world
+        .told_by_event("OutsideOrdinals", "intent=hibernate")
+        .await?;
+    for pod in ["etcd-0", "etcd-1", "etcd-2"] {
+        world.etcd.serves(pod, SOON).await?;
+    }
     for (label, status) in [
         ("quorumgate.io/enroll-", "False"),
         ("quorumgate.io/enroll=true", "True"),

@@ -2,6 +2,7 @@
 //! 10).
 
 use super::id::ClusterRef;
+use super::intent::Intent;
 use super::trust::Trust;
 
 /// The facts about the budget, the StatefulSet, its owner and its namespace.
@@ -20,6 +21,8 @@ pub struct Circumstances {
     /// Whether the pod template starts etcd with `--force-new-cluster`, so that each new pod leaves
     /// the others.
     pub forces_new_cluster: bool,
+    /// Whether the StatefulSet keeps no pod for the target's ordinal, and nobody announced that.
+    pub outside_ordinals: Option<OutsideOrdinals>,
     /// The answer that the pod's `PodDisruptionBudget`s would give to an eviction now (rule 10).
     pub disruption_budget: EvictionBudget,
 }
@@ -34,6 +37,7 @@ impl Circumstances {
             shared_with: None,
             ledger: Trust::Trusted,
             forces_new_cluster: false,
+            outside_ordinals: None,
             disruption_budget: EvictionBudget::Permits,
         }
     }
@@ -68,6 +72,18 @@ pub enum Teardown {
     /// The pod's ordinal left the range by a recorded scale-in. The delete takes a grant, because
     /// etcd may still list the member.
     ScaleIn,
+}
+
+/// A pod for whose ordinal its StatefulSet keeps none, as where the StatefulSet was made anew with
+/// fewer replicas. The pod would not be created again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutsideOrdinals {
+    /// The StatefulSet.
+    pub set: ClusterRef,
+    /// The announcement that is missing.
+    pub needs: Intent,
+    /// The reason why an announcement that exists does not count.
+    pub ignored: Option<String>,
 }
 
 /// A person's annotation that lets disruptions pass against the rules for a limited time.

@@ -65,7 +65,7 @@ mod why;
 
 pub use assemble::confirmed_list;
 pub use circumstances::{
-    Circumstances, EvictionBudget, Override, OverrideOn, Scope, Switch, Teardown,
+    Circumstances, EvictionBudget, OutsideOrdinals, Override, OverrideOn, Scope, Switch, Teardown,
 };
 
 pub use claims::{

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::circumstances::Teardown;
+use super::circumstances::{OutsideOrdinals, Teardown};
 use super::disruption::InPlace;
 use super::expected_voters::majority;
 use super::id::{ClusterRef, MemberId, PodName, list};
@@ -350,6 +350,17 @@ pub enum Reason {
         pod: PodName,
         /// The number of voters: 1 or 2.
         voters: u32,
+    },
+    /// The pod would not be created again, and nobody announced that.
+    #[display(
+        "the StatefulSet keeps no pod for the ordinal of {pod}, which would not come back, and etcd may list its member; scale the StatefulSet back, or remove the member first (`etcdctl member remove`), or announce it: kubectl -n {} annotate statefulset {} quorumgate.io/intent={}{}",
+        outside.set.namespace, outside.set.name, <&str>::from(outside.needs), explain(outside.ignored.as_deref())
+    )]
+    OutsideOrdinals {
+        /// The pod of the member.
+        pod: PodName,
+        /// The StatefulSet, and the announcement that is missing.
+        outside: Box<OutsideOrdinals>,
     },
     /// The next pod would leave the cluster.
     #[display(

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{budget, pod, pod_json, set};
 use crate::api::QuorumDisruptionBudgetStatus;
-use crate::observe::teardown::{Around, Owner, of_claim, of_pod};
-use crate::quorum::Teardown;
+use crate::observe::teardown::{Around, Owner, of_claim, of_pod, outside_ordinals};
 use crate::quorum::stateful_set::TeardownPolicy;
+use crate::quorum::{Intent, Teardown};
 
 const SETTLE: Duration = Duration::from_secs(120);
 
@@ -417,4 +417,22 @@ fn without_a_pod_and_a_set_only_a_recorded_delete_takes_the_data_along() {
         ..around(None, Owner::Goes)
     };
     assert_eq!(of(&owner_goes), Some(Teardown::Owner));
+}
+
+/// A StatefulSet that was made anew with fewer replicas adopts the pods of all members.
+#[test]
+fn a_pod_that_its_stateful_set_does_not_keep_goes_only_as_announced() {
+    let needs = |replicas: u32, metadata: Value| {
+        let set = set(&json!({"metadata": metadata, "spec": {"replicas": replicas}}));
+        let last = pod(&json!({"metadata": {"name": "etcd-2"}}));
+        let outside = outside_ordinals(&last, &around(Some(&set), Owner::None));
+        outside.map(|outside| outside.needs)
+    };
+    assert_eq!(needs(3, json!({})), None);
+    assert_eq!(needs(2, json!({})), Some(Intent::ScaleIn));
+    assert_eq!(needs(0, json!({})), Some(Intent::Hibernate));
+    assert_eq!(needs(2, announced("scale-in")), None);
+    assert_eq!(needs(2, announced("hibernate")), Some(Intent::ScaleIn));
+    // The pod of a StatefulSet before this one is no business of its ordinals.
+    assert_eq!(needs(2, json!({"uid": "set-2"})), None);
 }

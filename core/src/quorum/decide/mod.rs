@@ -26,13 +26,15 @@ pub(in crate::quorum) use requests::by_override;
 type Rule = fn(&Request<'_>) -> Option<Verdict>;
 
 /// Rules 5 to 9, in order, which hold for every member alike. Those without a number refuse
-/// restarts in place, pods whose successors would leave the cluster, every pod while data is lost,
-/// and those that run while a member serves that was emptied.
-const BEFORE_MEMBERS: [Rule; 9] = [
+/// restarts in place, pods that nobody would create again, pods whose successors would leave the
+/// cluster, every pod while data is lost, and those that run while a member serves that was
+/// emptied.
+const BEFORE_MEMBERS: [Rule; 10] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
     requests::rule_7_not_a_member,
     requests::restart_in_place,
+    requests::outside_ordinals,
     requests::forces_new_cluster,
     requests::rule_8_shared_cluster,
     requests::lost_data,

@@ -84,6 +84,20 @@ pub(super) fn restart_in_place(case: &Request<'_>) -> Option<Verdict> {
     }
 }
 
+/// A pod whose ordinal its StatefulSet does not keep would not be created again, and its claim may
+/// go with it. The StatefulSet was made anew with fewer replicas, or scaled while the gate was not
+/// asked. Its member leaves etcd first, or somebody announces the scale-in.
+pub(super) fn outside_ordinals(case: &Request<'_>) -> Option<Verdict> {
+    let outside = case.snapshot.circumstances.outside_ordinals.as_ref()?;
+    let ends_the_pod = case.disruption.kind != Kind::Defragment;
+    ends_the_pod.then(|| {
+        Verdict::Deny(Reason::OutsideOrdinals {
+            pod: case.target().clone(),
+            outside: Box::new(outside.clone()),
+        })
+    })
+}
+
 /// While the template has `--force-new-cluster`, every pod that is made of it leaves the others. It
 /// keeps the cluster id, so both halves take writes. No member of several goes, dead or alive.
 pub(super) fn forces_new_cluster(case: &Request<'_>) -> Option<Verdict> {

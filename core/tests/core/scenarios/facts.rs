@@ -6,8 +6,8 @@ use std::time::Duration;
 use quorumgate_core::quorum::evidence::{AlarmKind, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    ClusterId, ClusterRef, EvictionBudget, EvidenceMode, Grants, MemberId, Override, OverrideOn,
-    Permitted, Scope, SmallCluster, Teardown, Trust,
+    ClusterId, ClusterRef, EvictionBudget, EvidenceMode, Grants, Intent, MemberId, OutsideOrdinals,
+    Override, OverrideOn, Permitted, Scope, SmallCluster, Teardown, Trust,
 };
 
 use crate::world::{Answers, Inhabitant, Known, Listed, Names, World};
@@ -134,6 +134,13 @@ impl Setting {
             ["ledger", "suspended"] => around.ledger = Trust::Untrusted { remaining: None },
             ["no", "budget"] => around.scope = Scope::NoLedger,
             ["template", "forces", "a", "new", "cluster"] => around.forces_new_cluster = true,
+            ["ordinals", "leave", "the", "target", "out"] => {
+                around.outside_ordinals = Some(OutsideOrdinals {
+                    set: cluster("etcd"),
+                    needs: Intent::ScaleIn,
+                    ignored: None,
+                });
+            }
             ["no", "definition"] => around.scope = Scope::NoDefinition,
             ["not", "enrolled"] => around.scope = Scope::Foreign,
             ["override", "on", what] => {
