@@ -152,6 +152,7 @@ async fn a_defragmentation_by_another_client_is_seen_on_etcd_3_5() -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "make versions runs it"]
 async fn a_defragmentation_by_another_client_is_seen_on_etcd_3_4() -> Result<()> {
     of_another_client(EtcdVersion::V3_4, "defrag-foreign-3-4").await
 }
