@@ -238,7 +238,6 @@ async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_7() -
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "make versions runs it"]
 async fn a_member_that_was_emptied_in_place_and_refilled_is_told_on_etcd_3_5() -> Result<()> {
     a_refilled_member_is_told(EtcdVersion::V3_5, "lost-one-3-5", WayOn::Accept).await
 }
