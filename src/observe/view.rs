@@ -265,8 +265,7 @@ impl ClusterView {
     /// The surroundings of a request for `target`, or of the cluster without a target.
     pub fn circumstances(&self, page: &Page, target: Option<&PodName>) -> Circumstances {
         let pod = target.and_then(|target| self.pod(target));
-        let of_pod = |pod| (pod, self.around(page, Some(pod)));
-        let around = pod.map(of_pod);
+        let around = pod.map(|pod| (pod, self.around(page, Some(pod))));
         let around = around.as_ref();
         Circumstances {
             scope: Scope::Enrolled,

@@ -66,6 +66,11 @@ impl Kind {
         matches!(self, Self::RolloutStep | Self::RolloutEviction)
     }
 
+    /// Whether the pod ends by this disruption, so that the next one starts in its place.
+    pub fn ends_the_pod(self) -> bool {
+        self != Self::Defragment
+    }
+
     /// Whether `PodDisruptionBudget`s apply to this disruption.
     pub fn is_eviction(self) -> bool {
         matches!(self, Self::Evict | Self::RolloutEviction)

@@ -89,8 +89,7 @@ pub(super) fn restart_in_place(case: &Request<'_>) -> Option<Verdict> {
 /// asked. Its member leaves etcd first, or somebody announces the scale-in.
 pub(super) fn outside_ordinals(case: &Request<'_>) -> Option<Verdict> {
     let outside = case.snapshot.circumstances.outside_ordinals.as_ref()?;
-    let ends_the_pod = case.disruption.kind != Kind::Defragment;
-    ends_the_pod.then(|| {
+    case.disruption.kind.ends_the_pod().then(|| {
         Verdict::Deny(Reason::OutsideOrdinals {
             pod: case.target().clone(),
             outside: Box::new(outside.clone()),
@@ -101,9 +100,9 @@ pub(super) fn outside_ordinals(case: &Request<'_>) -> Option<Verdict> {
 /// While the template has `--force-new-cluster`, every pod that is made of it leaves the others. It
 /// keeps the cluster id, so both halves take writes. No member of several goes, dead or alive.
 pub(super) fn forces_new_cluster(case: &Request<'_>) -> Option<Verdict> {
-    let ends_a_pod = case.disruption.kind != Kind::Defragment;
+    let ends_the_pod = case.disruption.kind.ends_the_pod();
     let leaves_others = case.snapshot.circumstances.forces_new_cluster && case.voters > 1;
-    (ends_a_pod && leaves_others).then_some(Verdict::Deny(Reason::ForcesNewCluster))
+    (ends_the_pod && leaves_others).then_some(Verdict::Deny(Reason::ForcesNewCluster))
 }
 
 /// Rule 8: another budget guards the same etcd cluster, so neither budget knows what the other has
