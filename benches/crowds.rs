@@ -2,8 +2,10 @@
 //! ones, and 3,000 pods of 20 KB with the labels of a guarded cluster's pods. Anybody with `edit`
 //! in one namespace can create all of them.
 //!
-//! A replica starts, looks at the cluster and judges evictions, and `quorumgate uninstall` removes
-//! the gate. The benchmark fails if one of them takes more than its target at any moment.
+//! A replica starts, looks at the cluster and judges evictions. Then a hundred members are created
+//! at one time, by dry runs, whose settings are in 32 ConfigMaps of a megabyte. `quorumgate
+//! uninstall` removes the gate. The benchmark fails if one of them takes more than its target at
+//! any moment.
 
 mod plane;
 mod resident;
@@ -16,11 +18,13 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{EvictParams, PostParams};
+use kube::{Api, Resource as _};
 use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
@@ -45,6 +49,9 @@ const POD: usize = 20_000;
 /// The number of concurrent requests.
 const AT_ONCE: usize = 16;
 const EVICTIONS: usize = 50;
+const MAPS: usize = 32;
+const MAP: usize = 1_000_000;
+const CREATES: usize = 100;
 const SOON: Duration = Duration::from_secs(120);
 const IN_A_WHILE: Duration = Duration::from_secs(300);
 /// The pause between two looks at the memory of a process that ends by itself.
@@ -85,6 +92,8 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     shown(&gate, 1, IN_A_WHILE).await?;
     evict(&etcd).await?;
     let looks = Resident::read(&process)?;
+    create(&etcd).await?;
+    let creates = Resident::read(&process)?;
     replica.kill().await?;
     let removal = removal(&bed, &gate, &sandbox).await?;
 
@@ -92,6 +101,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let rows = [
         ("start", mib(start.most)),
         ("start, looks and evictions", mib(looks.most)),
+        ("the same, and creates of members", mib(creates.most)),
         ("uninstall", mib(removal)),
     ];
     let mut table = Table::new(format!(
@@ -103,7 +113,11 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         table = table.row(&what, Spread::once(most), ..=LIMIT);
     }
     table
-        .row("resident in the end, MiB", Spread::once(mib(looks.now)), ..)
+        .row(
+            "resident in the end, MiB",
+            Spread::once(mib(creates.now)),
+            ..,
+        )
         .print()?;
     let missed: Vec<&str> = rows
         .iter()
@@ -184,6 +198,46 @@ async fn evict(etcd: &EtcdCluster) -> Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
+    Ok(())
+}
+
+/// Asks for pods of members whose settings are in large ConfigMaps, by dry runs, all at one time.
+/// Any answer is one.
+async fn create(etcd: &EtcdCluster) -> Result<()> {
+    let (client, namespace) = (etcd.client(), etcd.namespace());
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let names: Vec<String> = (0..MAPS).map(|number| format!("crowd-{number}")).collect();
+    for name in &names {
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            data: Some([("more".to_owned(), "x".repeat(MAP))].into()),
+            ..ConfigMap::default()
+        };
+        maps.create(&PostParams::default(), &map).await?;
+    }
+    let from: Vec<_> = names
+        .iter()
+        .map(|name| json!({"configMapRef": {"name": name}}))
+        .collect();
+    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    let owner = sets.get(etcd.name()).await?.controller_owner_ref(&());
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": format!("{}-0", etcd.name()), "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "etcd", "image": "etcd", "envFrom": from}]},
+    }))?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let created = (0..CREATES).map(async |_| match pods.create(&dry_run, &pod).await {
+        Ok(_) | Err(kube::Error::Api(_)) => Ok(()),
+        Err(error) => Err(error),
+    });
+    try_join_all(created).await?;
     Ok(())
 }
 

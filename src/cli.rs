@@ -94,6 +94,11 @@ pub struct Uninstall {
     #[arg(long, env = "QUORUMGATE_RELEASE", value_name = "NAME", value_parser = dns_subdomain)]
     pub release: Option<String>,
 
+    /// Namespace of the release of helm, if it is not that of the gate (`namespaceOverride` of the
+    /// chart).
+    #[arg(long, env = "QUORUMGATE_RELEASE_NAMESPACE", value_name = "NAMESPACE", value_parser = dns_label)]
+    pub release_namespace: Option<String>,
+
     /// How long each step may take.
     #[arg(long, env = "QUORUMGATE_TIMEOUT", value_name = "DURATION", default_value = "2m", value_parser = up_to_an_hour)]
     pub timeout: Duration,
@@ -282,8 +287,8 @@ pub struct Run {
     pub drain_time: Duration,
 
     /// Longest request body in bytes. An admission review holds up to two objects of at most 1.5
-    /// MiB each.
-    #[arg(long, env = "QUORUMGATE_MAX_BODY_BYTES", value_name = "BYTES", default_value_t = 4_194_304, value_parser = body_bytes, help_heading = "Limits")]
+    /// MiB each, and each byte of them may be written as six.
+    #[arg(long, env = "QUORUMGATE_MAX_BODY_BYTES", value_name = "BYTES", default_value_t = 20_971_520, value_parser = body_bytes, help_heading = "Limits")]
     pub max_body_bytes: usize,
 
     /// Most judgements at one time. Further requests are answered with 429, and may be tried again.
@@ -454,7 +459,7 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
 
 fn body_bytes(text: &str) -> Result<usize, String> {
     // With less, large pods could be neither deleted nor evicted.
-    number(text, 3 * 1024 * 1024, 64 * 1024 * 1024)
+    number(text, 20 * 1024 * 1024, 64 * 1024 * 1024)
 }
 
 fn clusters(text: &str) -> Result<usize, String> {
@@ -560,7 +565,7 @@ mod tests {
             ("--namespaces=a,B", "lower case"),
             ("--namespaces=a,", "lower case"),
             ("--listen=8443", "invalid socket address"),
-            ("--max-body-bytes=10", "from 3145728"),
+            ("--max-body-bytes=10", "from 20971520"),
             ("--log-format=xml", "json, text"),
             ("--identity=", "a value is required"),
             (

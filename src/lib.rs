@@ -19,10 +19,12 @@ mod named;
 pub mod observe;
 pub mod reachability;
 pub mod reconcile;
+mod room;
 pub mod serve;
 pub mod strategy;
 pub mod supervise;
 pub mod telemetry;
+mod turns;
 
 pub use quorumgate_api as api;
 pub use quorumgate_core::{members, plan, quorum};

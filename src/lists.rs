@@ -12,6 +12,8 @@ use kube::{Api, Error, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::room;
+
 /// The most objects in a page.
 pub(crate) const PAGE: u32 = 500;
 
@@ -100,8 +102,11 @@ where
         }
     })
     .await?;
-    if room.is_some() {
-        return Ok(picked);
+    if let Some(left) = room {
+        let charged = room::charge(ROOM - left).await;
+        return charged
+            .map(|()| picked)
+            .map_err(|why| Error::Service(why.into()));
     }
     let (kind, most) = (K::kind(&()), ROOM / (1024 * 1024));
     let too_many = format!("the objects of kind {kind} that matter take more than {most} MiB");

@@ -105,6 +105,13 @@ pub struct QuorumDisruptionBudgetSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MembersSpec {
+    /// Number of members. The gate adds and removes one at a time: a new member joins as a learner
+    /// and is promoted once it has caught up; one that leaves is removed from etcd before its pod
+    /// goes. It sets the replicas of the StatefulSet, so nobody else may. Default: the gate leaves
+    /// the number alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9))]
+    pub count: Option<i32>,
     /// Name of the container that runs etcd. Default: the container with a command, settings or a
     /// port of etcd, else the one called `etcd`, else the only one. Where that is not certain, a
     /// restart in place of any container is refused.

@@ -37,7 +37,7 @@ pub struct DefragmentationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     #[schemars(extend("default" = 80))]
-    pub quota_pressure: Option<i32>,
+    pub quota_pressure_percent: Option<i32>,
     /// The hours of the day in which a defragmentation may begin by itself. One that is
     /// asked for, or that ends a NOSPACE alarm, begins at any time. Default: the whole day.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ pub struct Defragmentation {
     pub min_reclaim: u64,
     /// See [`DefragmentationSpec::min_percent`].
     pub min_percent: u8,
-    /// See [`DefragmentationSpec::quota_pressure`].
+    /// See [`DefragmentationSpec::quota_pressure_percent`].
     pub quota_pressure: u8,
     /// See [`DefragmentationSpec::window`]. One that cannot be read is closed.
     pub window: Option<WindowSpec>,
@@ -142,8 +142,8 @@ impl QuorumDisruptionBudgetSpec {
             })?,
             min_percent: percent("spec.defragmentation.minPercent", spec.min_percent, 45)?,
             quota_pressure: percent(
-                "spec.defragmentation.quotaPressure",
-                spec.quota_pressure,
+                "spec.defragmentation.quotaPressurePercent",
+                spec.quota_pressure_percent,
                 80,
             )?,
             window: spec.window.clone(),

@@ -64,8 +64,9 @@ pub use override_until::{OverrideState, standing};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
-    EtcdDirectories, LeaderMoveStatus, OrdinalRange, OwnerStatus, RecordedDelete, RecordedDeletes,
-    RecordedEtcd, RecordedScaleIn, ScaleOutStatus, StatefulSetStatus,
+    AnnouncementStatus, EtcdDirectories, LeaderMoveStatus, OrdinalRange, OwnerStatus,
+    RecordedDelete, RecordedDeletes, RecordedEtcd, RecordedScaleIn, ScaleOutStatus,
+    StatefulSetStatus,
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec, Sidecars};
 pub use status::{

@@ -107,6 +107,9 @@ pub const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// Taint on a node: a person has confirmed that the node is shut down.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
+/// Annotation on a member's pod: the gate was asked when the pod was created.
+pub const ASKED: &str = "quorumgate.io/asked";
+
 /// Annotation on pods that cluster-autoscaler leaves alone.
 pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 

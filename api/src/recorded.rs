@@ -21,6 +21,26 @@ pub struct StatefulSetStatus {
     /// of any other owner takes nothing: `metadata.ownerReferences` may name what never was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<OwnerStatus>,
+    /// Whether it is gone and left its pods (`--cascade=orphan`). A pod that names it later was
+    /// given that owner by somebody, and goes with no teardown unless the delete is on record.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub orphaned: bool,
+    /// The announcement on it (`quorumgate.io/intent`), since it was first seen. Any write of its
+    /// field manager renews the time that the API server has for it, and this one not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AnnouncementStatus")]
+    pub announcement: Option<Box<AnnouncementStatus>>,
+}
+
+/// An announcement as it was first seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AnnouncementStatus {
+    /// Value of the annotation.
+    pub value: String,
+    /// Time at which it was written, by the API server's clock.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
 }
 
 impl StatefulSetStatus {
@@ -142,6 +162,14 @@ pub struct RecordedDelete {
     /// Time of the permission, by the clock of the replica that gave it.
     #[schemars(extend("format" = "date-time"))]
     pub time: String,
+}
+
+impl RecordedDeletes {
+    /// Whether the delete of the StatefulSet with this UID says nothing about its claims.
+    pub fn keep_claims(&self, stateful_set_uid: &str) -> bool {
+        let mut deletes = self.stateful_sets.iter();
+        deletes.any(|delete| delete.keeps_claims && delete.uid == stateful_set_uid)
+    }
 }
 
 /// A scale-in that was allowed, or a move of the ordinals. The pods of the ordinals that left may

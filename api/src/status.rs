@@ -15,7 +15,8 @@ use super::is_default;
 use super::member::MemberStatus;
 use super::progress::RolloutStatus;
 use super::recorded::{
-    EtcdDirectories, LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus,
+    AnnouncementStatus, EtcdDirectories, LeaderMoveStatus, RecordedDeletes, ScaleOutStatus,
+    StatefulSetStatus,
 };
 use super::volume::VolumeStatus;
 use super::way::Way;
@@ -119,6 +120,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "StatefulSetStatus")]
     pub stateful_set: Option<StatefulSetStatus>,
+    /// The announcement on the budget (`quorumgate.io/intent: bootstrap`), since it was first seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AnnouncementStatus")]
+    pub announcement: Option<Box<AnnouncementStatus>>,
     /// Whether the ledger can be trusted, and why not.
     #[serde(default, skip_serializing_if = "is_default")]
     pub ledger: LedgerStatus,
@@ -155,7 +160,7 @@ pub struct QuorumDisruptionBudgetStatus {
     /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
     /// `DataIntact`, `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
     /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Enrolled`,
-    /// `Defragmented`, `DataProtected`, `InitialStateSet`,
+    /// `Defragmented`, `DataProtected`, `Scaled`, `InitialStateSet`,
     /// `DataRestorable` and `BackupsRecent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -186,6 +191,7 @@ impl QuorumDisruptionBudgetStatus {
             membership,
             selector,
             stateful_set,
+            announcement,
             ledger,
             grants,
             recorded_deletes,
@@ -222,6 +228,7 @@ impl QuorumDisruptionBudgetStatus {
             membership,
             selector,
             stateful_set,
+            announcement,
             ledger,
             grants,
             recorded_deletes,
@@ -386,6 +393,8 @@ pub mod condition {
     /// True: no member has to be replaced, and none is kept from starting. Absent until the first
     /// one was.
     pub const DATA_PROTECTED: &str = "DataProtected";
+    /// True: there are as many members as `spec.members.count` asks for. Absent until that was set.
+    pub const SCALED: &str = "Scaled";
     /// True: each member joins the cluster if it starts without data. Absent where the gate does
     /// not set `initial-cluster-state` in new pods.
     pub const INITIAL_STATE_SET: &str = "InitialStateSet";

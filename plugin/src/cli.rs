@@ -175,6 +175,11 @@ pub(crate) enum Command {
     /// The member gets a new, empty volume, and its data from the other members. Asks for
     /// confirmation.
     Replace(Replace),
+    /// Have the gate add or remove members, one at a time.
+    ///
+    /// A new member joins as a learner, and is promoted once it has caught up. One that leaves is
+    /// removed from etcd before its pod goes. Asks for confirmation where members leave.
+    Scale(Scale),
     /// Check the installation and the guarded clusters.
     ///
     /// Checks the clusters of all namespaces, or of --namespace. Each finding is OK, WARN, FAIL, or
@@ -395,6 +400,20 @@ pub(crate) struct Replace {
     /// Member, by the name of its pod.
     #[arg(value_name = "MEMBER")]
     pub(crate) member: String,
+
+    #[command(flatten)]
+    pub(crate) yes: Yes,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Scale {
+    /// Cluster, by the name of its StatefulSet.
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: String,
+
+    /// Number of members.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) replicas: u8,
 
     #[command(flatten)]
     pub(crate) yes: Yes,

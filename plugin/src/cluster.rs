@@ -66,7 +66,7 @@ pub(crate) struct Member {
     /// Why it does not serve, in words.
     pub(crate) message: Option<String>,
     /// The open permissions to disrupt it.
-    pub(crate) permitted: Vec<Permitted>,
+    pub(crate) permitted: Vec<GrantKind>,
 }
 
 /// The state of a member in one word.
@@ -83,7 +83,7 @@ pub(crate) enum MemberState {
 /// An open permission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Permitted {
+pub(crate) struct GrantKind {
     /// `Delete`, `Defragment` or `Replace`.
     pub(crate) reason: String,
     /// The user who asked.
@@ -454,7 +454,7 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
             };
             let since = cause.time.parse::<Timestamp>();
             let since = since.map_or_else(|_| cause.time.clone(), |at| ago(&Time(at)));
-            Permitted {
+            GrantKind {
                 reason: cause.kind.clone(),
                 by: cause.by.clone(),
                 time: cause.time.clone(),

@@ -127,6 +127,7 @@ fn command(typed: &[String]) -> Command {
         ("drain", "nodes", Names::Nodes),
         ("override", "target", Names::Targets),
         ("replace", "member", Names::Members),
+        ("scale", "name", Names::Clusters),
     ] {
         all = all.mut_subcommand(command, |command| completes(command, argument, what));
     }

@@ -21,6 +21,7 @@ mod remedy;
 mod replace;
 mod report;
 mod rollout;
+mod scale;
 mod show;
 mod status;
 mod version;
@@ -90,6 +91,7 @@ async fn run(cli: Cli) -> Result<End> {
         }
         Command::Override(options) => overrides::run(&connection.open().await?, &options).await,
         Command::Replace(options) => replace::run(&connection.open().await?, &options).await,
+        Command::Scale(options) => scale::run(&connection.open().await?, &options).await,
         Command::Doctor(options) => doctor::run(&connection.open().await?, &options, paint).await,
         Command::Report(options) => report::run(&connection.open().await?, &options).await,
         Command::Version(options) => version::run(&connection, &options).await,

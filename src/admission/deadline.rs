@@ -1,6 +1,6 @@
 //! The deadlines of a request, by the time that the API server waits: 90 % of it for the judge, and
-//! 95 % for any answer. The API server tells that time in the parameter `timeout`; the webhook
-//! configurations limit it.
+//! 95 % for any answer. The API server tells that time in the parameter `timeout`. At most 5 s of
+//! it count, which the webhook configurations say, too.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::malformed::Problem;
 
 /// The `timeoutSeconds` of the webhook configurations. A caller that names a longer time does not
 /// follow them, and would occupy the places of a request for that long.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const LONGEST_HEEDED: Duration = Duration::from_secs(5);
 
 /// The two deadlines of one request.
 #[derive(Debug, Clone, Copy)]
@@ -30,10 +30,10 @@ impl Deadline {
             .split('&')
             .find_map(|pair| pair.strip_prefix("timeout="));
         let timeout = match given {
-            None | Some("") => TIMEOUT,
+            None | Some("") => LONGEST_HEEDED,
             Some(text) => parse(text).map_err(Problem::Timeout)?,
         };
-        let timeout = timeout.min(TIMEOUT);
+        let timeout = timeout.min(LONGEST_HEEDED);
         Ok(Self {
             judge: start + timeout.mul_f64(0.90),
             answer: start + timeout.mul_f64(0.95),

@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{Instrument as _, Span};
 
 use super::asked::{Context, ParsedReview, ReviewAction, ReviewContext};
@@ -24,15 +25,19 @@ use super::reads::{NoRead, Reads};
 use super::report::report;
 use super::respond::respond;
 use super::review::uid_of;
-use super::room::{Arrived, Readable, Room};
+use super::room::{Arrived, Readable, Room, discard};
 use super::{claims, evictions, pods, restarts, stateful_sets, trace, volumes};
 use crate::clock::monotonic_now;
 use crate::features::Features;
 use crate::judge::{Answer, Judging};
+use crate::room;
 use crate::serve::{Handshake, Peer};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::unauthenticated::UNAUTHENTICATED;
+
+/// The time limit for a body that is not read.
+const UNREAD: Duration = Duration::from_secs(4);
 
 /// The word for a webhook that this release does not have.
 const UNKNOWN: &str = "unknown";
@@ -71,10 +76,11 @@ impl fmt::Debug for Admission {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The longest body in bytes. A review holds up to two objects of 1.5 MiB, etcd's limit for a
-    /// request.
+    /// request, and each byte may be written as six in JSON. A longer one does not come from an API
+    /// server, and an object with a longer one could never be deleted.
     pub body_bytes: usize,
-    /// The most judgements at one time, half of them for one address. Further requests get a 429
-    /// inside their review.
+    /// The most judgements at one time, half of them for one address, and a third for one namespace
+    /// of it. Further requests get a 429 inside their review.
     pub judgements: usize,
     /// The most reads of mutating webhooks at one time, half of them for one address. A further
     /// request is answered without a read.
@@ -90,7 +96,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body_bytes: 4 * 1024 * 1024,
+            body_bytes: 20 * 1024 * 1024,
             judgements: 256,
             changes: 64,
             requests: 1024,
@@ -107,6 +113,8 @@ pub(super) struct Webhooks {
     requests: Semaphore,
     /// The memory of their bodies.
     room: Room,
+    /// The memory of the objects that they make the gate read.
+    objects: room::Room,
     /// A place per judgement.
     places: Places,
     /// A place per request to change something.
@@ -126,6 +134,7 @@ impl Webhooks {
             admission,
             requests: Semaphore::new(requests),
             room: Room::new(room_bytes, body_bytes),
+            objects: room::Room::default(),
             places: Places::new(judgements),
             changing: Places::new(changes),
         }
@@ -144,7 +153,8 @@ impl Webhooks {
             metrics, notices, ..
         } = &self.admission;
         let _answering = metrics.answering();
-        match self.answer(hook, start, request).await {
+        let answer = self.objects.account(self.answer(hook, start, request));
+        match answer.await {
             Ok(answered) => {
                 let rejection = answered.rejection();
                 let rejection = rejection.as_ref();
@@ -176,20 +186,23 @@ impl Webhooks {
         start: Instant,
         request: Request<Body>,
     ) -> Result<HandledReview, Malformed> {
-        let place = self.requests.try_acquire();
-        let _place = place.map_err(|_| Problem::Overloaded)?;
+        let Ok(_place) = self.requests.try_acquire() else {
+            return Err(refuse_unread(request).await.into());
+        };
         let handshake = request.extensions().get::<Handshake>();
         let arrived_at = handshake.map_or(start, |handshake| handshake.asked(start));
         let peer = request.extensions().get::<Peer>().copied();
         let deadline = Deadline::parse(arrived_at, request.uri().query())?;
-        // The body's room is taken until the request is answered.
         let mut arrived = self.take_in(request, deadline).await?;
         let body = self.turn(&mut arrived, deadline).await?;
         let ParsedReview { about, what } = self.understand(hook, body, peer, deadline).await?;
+        // Little is left of the body, and a judgement may take long.
+        drop(arrived);
         let outcome = if self.is_asked_too_early(hook, &about, &what) {
             Outcome::Judged(Answer::unavailable(NoRead::NotGated.to_string()))
         } else {
-            self.outcome(what, peer, deadline).await
+            let caller = (peer, about.subject.namespace.as_str());
+            self.outcome(what, caller, deadline).await
         };
         Ok(HandledReview { about, outcome })
     }
@@ -246,8 +259,9 @@ impl Webhooks {
     }
 
     async fn uid_of_unknown(&self, request: Request<Body>) -> Result<String, Problem> {
-        let place = self.requests.try_acquire();
-        let _place = place.map_err(|_| Problem::Overloaded)?;
+        let Ok(_place) = self.requests.try_acquire() else {
+            return Err(refuse_unread(request).await);
+        };
         let deadline = Deadline::parse(monotonic_now(), request.uri().query())?;
         let mut arrived = self.take_in(request, deadline).await?;
         let body = self.turn(&mut arrived, deadline).await?;
@@ -301,7 +315,12 @@ impl Webhooks {
         mutating.await
     }
 
-    async fn outcome(&self, what: ReviewAction, peer: Option<Peer>, deadline: Deadline) -> Outcome {
+    async fn outcome(
+        &self,
+        what: ReviewAction,
+        (peer, namespace): (Option<Peer>, &str),
+        deadline: Deadline,
+    ) -> Outcome {
         let judge = &self.admission.judge;
         let judging = match what {
             ReviewAction::Pod(question) => judge.judge(question),
@@ -311,7 +330,10 @@ impl Webhooks {
             ReviewAction::Patch(Ok(patch)) => return Outcome::Changed(patch),
             ReviewAction::Patch(Err(why)) => return Outcome::Judged(Answer::unavailable(why)),
         };
-        let Some(_place) = self.places.take(peer) else {
+        let place = self.places.take(peer);
+        // No tenant takes the places of the others.
+        let share = place.as_ref().and_then(|place| place.within(namespace));
+        let Some(_share) = share else {
             let why = "as many requests are being judged as can be";
             return Outcome::Judged(Answer::unavailable(why));
         };
@@ -322,4 +344,11 @@ impl Webhooks {
             answer.unwrap_or_else(|_| Answer::unavailable("no judgement was reached in time")),
         )
     }
+}
+
+/// Refuses a request for which there is no place. Its body is read to its end, and dropped as it
+/// comes.
+async fn refuse_unread(request: Request<Body>) -> Problem {
+    let _ = timeout(UNREAD, discard(request.into_body())).await;
+    Problem::Overloaded
 }

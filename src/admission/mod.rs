@@ -1,9 +1,9 @@
 //! The webhooks: HTTP in, decision out.
 //!
 //! A review is read without trust ([`review`]). The file of its webhook says what is asked,
-//! `handle` asks the judge, and `respond` answers. The judge is passed in; nothing here decides
-//! about a pod. Every failure on the way is a refusal: no error, panic or malformed request is
-//! answered by an allow.
+//! `handle` asks the judge, and `respond` answers. The judge is passed in; nothing is decided here
+//! but that a request takes nothing. Every failure on the way is a refusal: no error, panic or
+//! malformed request is answered by an allow.
 
 mod actor;
 mod asked;

@@ -71,7 +71,8 @@ impl<'a> Place<'a> {
         let free = self.places.most.saturating_sub(taken.all);
         let of_address = taken.by.get(&self.peer).copied().unwrap_or_default();
         let own = taken.within.get(&sharer).copied().unwrap_or_default();
-        if own + of_address > free {
+        // One without any gets what its address has taken for it.
+        if own > 0 && own + of_address > free {
             return None;
         }
         taken.within.insert(sharer.clone(), own + 1);

@@ -2,10 +2,10 @@
 //!
 //! The first [`FREE`] bytes of a body are free, because nearly every review is that short and the
 //! number of connections is bounded. So large bodies take nothing from short ones. All other bytes
-//! come out of one room, and return to it when the request is answered. A review takes many times
+//! come out of one room, and return to it when the review has been read. A review takes many times
 //! the memory of its text while it is read, so only a few large ones are read at a time.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use http_body_util::BodyExt as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -13,6 +13,13 @@ use super::malformed::Problem;
 
 /// The bytes of each body that are free.
 pub(super) const FREE: usize = 32 * 1024;
+
+/// The most bytes of a body that are read although it is refused.
+const DISCARDED: usize = 32 * 1024 * 1024;
+
+/// The most bytes of a body outside of its strings. Two objects of an API server have fewer, and
+/// these take many times their length while they are read.
+const STRUCTURE: usize = 4 * 1024 * 1024;
 
 /// The bytes that one permit stands for.
 const UNIT: usize = 1024;
@@ -27,7 +34,7 @@ pub(super) struct Room {
     longest: usize,
 }
 
-/// A body that has arrived, and the room that it takes until its request is answered.
+/// A body that has arrived, and the room that it takes.
 pub(super) struct Arrived<'a> {
     bytes: Vec<u8>,
     _room: Option<SemaphorePermit<'a>>,
@@ -50,11 +57,19 @@ impl Room {
         }
     }
 
-    /// Takes in a whole body. It is refused at once if its declared or its real length exceeds the
-    /// limit, or if there is no room.
+    /// Takes in a whole body. It is refused if its declared or its real length exceeds the limit,
+    /// or if there is no room. What is refused is read to its end ([`discard`]).
     pub(super) async fn take_in(&self, mut body: Body) -> Result<Arrived<'_>, Problem> {
+        let arrived = self.arrive(&mut body).await;
+        if arrived.is_err() {
+            discard(body).await;
+        }
+        arrived
+    }
+
+    async fn arrive(&self, body: &mut Body) -> Result<Arrived<'_>, Problem> {
         let too_large = || Problem::TooLarge(self.longest);
-        let hint = http_body::Body::size_hint(&body);
+        let hint = http_body::Body::size_hint(body);
         if hint.lower() > u64::try_from(self.longest).unwrap_or(u64::MAX) {
             return Err(too_large());
         }
@@ -85,6 +100,9 @@ impl Room {
             }
             bytes.extend_from_slice(&data);
         }
+        if bytes.len() > STRUCTURE && outside_strings(&bytes) > STRUCTURE {
+            return Err(too_large());
+        }
         Ok(Arrived { bytes, _room: room })
     }
 
@@ -114,6 +132,20 @@ impl Room {
     }
 }
 
+/// Reads what is left of a body that is refused, as much as an API server may send. If the
+/// connection closed while an API server writes, its error would quote the URL of the webhook, with
+/// the secret word of its path, to whoever made the request.
+pub(super) async fn discard(mut body: Body) {
+    let mut left = DISCARDED;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(length) else {
+            return;
+        };
+        left = rest;
+    }
+}
+
 impl Readable<'_> {
     /// Reads the body. Its text is freed afterwards.
     pub(super) fn read<T>(self, read: impl FnOnce(&[u8]) -> T) -> T {
@@ -121,6 +153,54 @@ impl Readable<'_> {
     }
 }
 
+/// The bytes of a JSON text that are not inside of strings.
+fn outside_strings(text: &[u8]) -> usize {
+    let (mut outside, mut is_inside, mut is_escaped) = (0, false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_inside => is_escaped = true,
+            b'"' => {
+                is_inside = !is_inside;
+                outside += 1;
+            }
+            _ if is_inside => {}
+            _ => outside += 1,
+        }
+    }
+    outside
+}
+
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_outside_of_strings_counts_as_structure() {
+        for (text, outside) in [
+            (r#"{"a":[1,2]}"#, 10),
+            (r#"["\"]\\", ""]"#, 8),
+            (r#""\u003c\u003c""#, 2),
+            ("", 0),
+        ] {
+            assert_eq!(outside_strings(text.as_bytes()), outside, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_body_may_have_long_strings_and_no_more_structure_than_a_short_one() {
+        let longest = 20 * 1024 * 1024;
+        let room = Room::new(longest, longest);
+        let long = format!("\"{}\"", r"\u003c".repeat(2 * 1024 * 1024));
+        let arrived = room.take_in(Body::from(long)).await;
+        assert!(arrived.is_ok());
+        drop(arrived);
+        let nested = "[],".repeat(3 * 1024 * 1024);
+        let refused = room.take_in(Body::from(nested)).await;
+        assert!(matches!(refused, Err(Problem::TooLarge(_))));
+    }
 }

@@ -69,7 +69,8 @@ where
     }
 }
 
-fn is_watch(query: &str) -> bool {
+/// Whether a request with this query is answered by events without an end.
+pub(super) fn is_watch(query: &str) -> bool {
     query
         .split('&')
         .any(|parameter| matches!(parameter, "watch=true" | "watch=1"))

@@ -1,9 +1,10 @@
-//! Pages of lists that fit into memory, whatever the objects are.
+//! Answers that fit into memory, whatever the objects are.
 //!
 //! Anybody may create objects of more than a mebibyte, and a page of five hundred of them would be
 //! more than a replica has. So this layer chooses how many objects a page has, by the length of the
 //! pages before. A page that turns out longer than [`LONGEST`] is given up while it arrives, and
-//! asked for again with fewer objects. Few long pages are in memory at one time.
+//! asked for again with fewer objects. Few long answers arrive at one time, and single objects are
+//! charged to whoever reads them ([`room`]).
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -23,7 +24,9 @@ use kube::client::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, Layer, Service};
 
+use super::bounded::is_watch;
 use crate::lists::PAGE;
+use crate::room;
 
 /// The objects of the first page of a kind.
 const FIRST: u32 = 64;
@@ -34,17 +37,17 @@ const WISHED: usize = 1024 * 1024;
 /// The longest page of several objects, in bytes.
 const LONGEST: usize = 4 * 1024 * 1024;
 
-/// The longest page of one object, in bytes. etcd holds 1.5 MiB of it, and each byte may be written
+/// The longest object, in bytes. etcd holds 1.5 MiB of it, and each byte may be written
 /// as six in JSON.
 const LONGEST_OF_ONE: usize = 16 * 1024 * 1024;
 
-/// The bytes of a page that need no turn.
+/// The bytes of an answer that need no turn.
 const FREE: usize = 128 * 1024;
 
-/// The long pages that are in memory at one time.
+/// The long answers that arrive at one time.
 const AT_ONCE: usize = 3;
 
-/// The layer that makes pages fit. An answer has to arrive within the duration.
+/// The layer that makes answers fit. An answer has to arrive within the duration.
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
     within: Duration,
@@ -62,6 +65,42 @@ impl Fit {
             pages: Arc::new(pages),
         }
     }
+}
+
+impl Fit {
+    /// An answer that is no page. A single object is charged to whoever reads it.
+    async fn whole<B>(self, answer: Response<B>) -> Result<Response<Either<B, Answer>>, BoxError>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        if !answer.status().is_success() {
+            return Ok(answer.map(Either::Left));
+        }
+        let (head, body) = answer.into_parts();
+        let object = self.take_in(body, LONGEST_OF_ONE).await?;
+        let object = object.ok_or_else(too_long)?;
+        room::charge(object.length()).await?;
+        Ok(Response::from_parts(head, Either::Right(object)))
+    }
+
+    /// Takes in a body. `None` if it is longer than `longest`.
+    async fn take_in<B>(&self, body: B, longest: usize) -> Result<Option<Answer>, BoxError>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+        B::Error: Into<BoxError>,
+    {
+        let taking_in = take_in(body, longest, &self.pages.turns);
+        let taken_in = tokio::time::timeout(self.within, taking_in).await;
+        taken_in.map_err(|_| {
+            let within = self.within.as_secs();
+            format!("the Kubernetes API's answer did not arrive within {within} s")
+        })?
+    }
+}
+
+fn too_long() -> BoxError {
+    format!("an object takes more than {LONGEST_OF_ONE} bytes").into()
 }
 
 /// The knowledge of pages.
@@ -127,7 +166,7 @@ where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BoxError> + Send,
 {
-    type Response = Response<Either<B, ListPage>>;
+    type Response = Response<Either<B, Answer>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -136,11 +175,15 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some(asked) = limit(request.method(), request.uri()) else {
+        if is_watch(request.uri().query().unwrap_or_default()) {
             let answer = lock(&self.inner).call(request);
             return Box::pin(async move { Ok(answer.await?.map(Either::Left)) });
-        };
+        }
         let (inner, fit) = (Arc::clone(&self.inner), self.fit.clone());
+        let Some(asked) = limit(request.method(), request.uri()) else {
+            let answer = lock(&inner).call(request);
+            return Box::pin(async move { fit.whole(answer.await?).await });
+        };
         Box::pin(async move {
             let (parts, _) = request.into_parts();
             let kind = kind(&parts);
@@ -155,19 +198,13 @@ where
                 }
                 let (head, body) = answer.into_parts();
                 let longest = if size == 1 { LONGEST_OF_ONE } else { LONGEST };
-                let taking_in = take_in(body, longest, &fit.pages.turns);
-                let taken_in = tokio::time::timeout(fit.within, taking_in).await;
-                let taken_in = taken_in.map_err(|_| {
-                    let within = fit.within.as_secs();
-                    format!("a page of the Kubernetes API did not arrive within {within} s")
-                })?;
-                if let Some(page) = taken_in? {
+                if let Some(page) = fit.take_in(body, longest).await? {
                     fit.pages
                         .learn_from(&kind, size, page.length(), page.has_more());
                     return Ok(Response::from_parts(head, Either::Right(page)));
                 }
                 if size == 1 {
-                    return Err(format!("an object takes more than {LONGEST_OF_ONE} bytes").into());
+                    return Err(too_long());
                 }
                 size = (size / 4).max(1);
                 fit.pages.learn(&kind, size);
@@ -212,7 +249,7 @@ async fn take_in<B>(
     mut body: B,
     longest: usize,
     turns: &Arc<Semaphore>,
-) -> Result<Option<ListPage>, BoxError>
+) -> Result<Option<Answer>, BoxError>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -237,20 +274,20 @@ where
         }
         bytes.extend_from_slice(&data);
     }
-    Ok(Some(ListPage {
+    Ok(Some(Answer {
         bytes: Full::new(bytes.into()),
         _turn: turn,
     }))
 }
 
-/// A page that arrived, and its turn.
+/// A body that arrived, and its turn.
 #[derive(Debug)]
-pub(super) struct ListPage {
+pub(super) struct Answer {
     bytes: Full<Bytes>,
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-impl ListPage {
+impl Answer {
     fn length(&self) -> usize {
         let length = self.bytes.size_hint().exact();
         length.map_or(0, |exact| usize::try_from(exact).unwrap_or(usize::MAX))
@@ -266,7 +303,7 @@ impl ListPage {
     }
 }
 
-impl HttpBody for ListPage {
+impl HttpBody for Answer {
     type Data = Bytes;
     type Error = BoxError;
 

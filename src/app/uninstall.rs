@@ -184,11 +184,13 @@ impl Removal {
             lease_namespace,
             deployment,
             release,
+            release_namespace,
             ..
         } = &self.options;
         let Some(release) = release else {
             return Ok(());
         };
+        let release_namespace = release_namespace.as_ref().unwrap_or(lease_namespace);
         let validating = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
         let mut theirs = Vec::new();
         let every = ListParams::default();
@@ -202,7 +204,7 @@ impl Removal {
         let is_of_it = |metadata: &ObjectMeta| {
             let says = |key: &str| metadata.annotations.as_ref()?.get(key);
             (says(names::HELM_RELEASE), says(names::HELM_NAMESPACE))
-                == (Some(release), Some(lease_namespace))
+                == (Some(release), Some(release_namespace))
         };
         let foreign = theirs
             .iter()
@@ -214,7 +216,7 @@ impl Removal {
             });
         match foreign {
             Some(what) => bail!(
-                "helm did not install the {what} as part of the release {release} in the namespace {lease_namespace}: rendered manifests were applied, and with them the hook of the removal. To remove the gate, run the command without --release"
+                "helm did not install the {what} as part of the release {release} in the namespace {release_namespace}: rendered manifests were applied, and with them the hook of the removal. To remove the gate, run the command without --release"
             ),
             None => Ok(()),
         }
@@ -287,5 +289,52 @@ where
         Ok(_) => Ok(Vec::new()),
         Err(Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fake_api::FakeApi;
+
+    /// Removes the release "gate" of the namespace "apps", as the hook does that is started with
+    /// these arguments. The gate itself is in the namespace "guards".
+    async fn removed_as_the_release(arguments: &[&str]) -> Result<()> {
+        let helm = json!({names::HELM_RELEASE: "gate", names::HELM_NAMESPACE: "apps"});
+        let api = FakeApi::default();
+        api.put(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/quorumgate",
+            json!({"metadata": {"name": "quorumgate", "annotations": helm}}),
+        );
+        api.put(
+            "/apis/apps/v1/namespaces/guards/deployments/quorumgate",
+            json!({"metadata": {"name": "quorumgate", "namespace": "guards", "annotations": helm}}),
+        );
+        let own = ["quorumgate", "uninstall", "--lease-namespace=guards"];
+        let cli = cli::Cli::parse_from(own.iter().chain(arguments));
+        let cli::Command::Uninstall(options) = cli.command else {
+            panic!("{cli:?}")
+        };
+        let client = api.client();
+        Removal { client, options }.is_of_the_release().await
+    }
+
+    #[tokio::test]
+    async fn the_namespace_of_the_release_may_be_another_than_that_of_the_gate() {
+        let release = "--release=gate";
+        removed_as_the_release(&[release, "--release-namespace=apps"])
+            .await
+            .unwrap();
+        for others in [
+            vec![release],
+            vec!["--release=b", "--release-namespace=apps"],
+        ] {
+            let refused = removed_as_the_release(&others).await.unwrap_err();
+            let said = refused.to_string();
+            assert!(said.contains("helm did not install the"), "{said}");
+        }
     }
 }

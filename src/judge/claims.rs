@@ -1,19 +1,19 @@
 //! The evaluation of a change of a claim: its delete, or the end of its protection.
 
 use super::decision::{Ground, Refused, unavailable};
-use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
+use super::evaluation::{Evaluable, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::question::{ClaimChange, ClaimQuestion};
-use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{
-    ClaimIdentity, ClusterObservation, ClusterView, EarlyOr, Intents, ObserveError, kept_ordinals,
+    ClaimIdentity, ClusterLook, ClusterView, EarlyOr, Intents, ObserveError, ends_claims_with_pods,
+    kept_ordinals,
 };
 use crate::quorum::Intent;
 use crate::quorum::stateful_set::TeardownPolicy;
 use crate::quorum::{
-    Basis, ClaimDeletion, ClusterRef, Grace, Kind, Ordinal, Permission, Permitted, PodName, Reason,
-    Verdict, Waiver, decide_claim, decide_claim_early,
+    Allowance, Basis, ClaimDeletion, ClusterRef, Grace, GrantKind, Kind, Ordinal, PodName, Reason,
+    Snapshot, Verdict, Waiver, decide_claim, decide_claim_early,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 
@@ -27,6 +27,17 @@ struct ClaimCase<'a> {
     member: PodName,
     /// Whether pods use the claim, which keeps its protection and its volume.
     in_use: bool,
+}
+
+/// The fate of a claim whose owners are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// The claim ends by the retention policy, as somebody meant it.
+    GivenUp,
+    /// The pod of the claim comes back. Another owner than the policy writes is somebody's word.
+    ComesBack,
+    /// The claim is judged like any other.
+    Judged,
 }
 
 /// Evaluates the question to its end, however long that takes.
@@ -103,28 +114,48 @@ impl ClaimCase<'_> {
             other_uid: false,
             collected: self.question.change == ClaimChange::Delete { collected: true },
             waiting_pod: None,
+            disowned: None,
             actor: self.question.asker.actor,
         }
     }
 
-    /// Whether the claims of the members in question end by the retention policy: their ordinals
-    /// have left the StatefulSet. That all have left is no such reason by itself: members that are
-    /// stopped come back, unless somebody said that their data goes.
-    fn is_given_up(&self, page: &Page, set: &StatefulSet) -> bool {
+    /// The fate of the claims of the members in question, which the garbage collector deletes.
+    fn fate(&self, page: &Page, set: Option<&StatefulSet>, snapshot: &Snapshot) -> Fate {
+        let Some(set) = set else {
+            // Nobody announced a delete that passed because nobody served, or that left the pods.
+            let stays = page.status().is_some_and(|status| {
+                let gone = status.stateful_set.as_ref();
+                gone.is_some_and(|gone| {
+                    gone.orphaned || status.recorded_deletes.keep_claims(&gone.uid)
+                })
+            });
+            return if stays { Fate::Judged } else { Fate::GivenUp };
+        };
         let kept = kept_ordinals(set);
         let has_left = |member: &PodName| {
             let ordinal = Ordinal::from_pod(member);
             ordinal.is_none_or(|ordinal| !kept.contains(&ordinal.0))
         };
+        if !self.members.iter().all(has_left) {
+            return Fate::ComesBack;
+        }
+        // That ordinals have left is no reason by itself: members that are stopped come back, and
+        // a StatefulSet that was made anew with fewer replicas takes members that etcd lists.
         let now = self.evaluation.deps.clock.now();
-        let intent = || Intents::of_stored(&set.metadata).announced(now);
-        let may_all_go = || {
-            page.budget().spec.policy.teardown() == TeardownPolicy::Allow
-                || intent() == Some(Intent::Delete)
+        let intent = Intents::of_set(set, page.status()).announced(now);
+        let allows_all = page.budget().spec.policy.teardown() == TeardownPolicy::Allow;
+        let is_meant = if kept.is_empty() {
+            allows_all || intent == Some(Intent::Delete)
+        } else {
+            let announced = matches!(intent, Some(Intent::Delete | Intent::ScaleIn));
+            let mut members = self.members.iter();
+            announced || members.all(|member| snapshot.is_no_member(member))
         };
-        ends_claims_with_pods(set)
-            && self.members.iter().all(has_left)
-            && (!kept.is_empty() || may_all_go())
+        match (ends_claims_with_pods(set) && is_meant, kept.is_empty()) {
+            (true, _) => Fate::GivenUp,
+            (false, true) => Fate::ComesBack,
+            (false, false) => Fate::Judged,
+        }
     }
 
     /// The refusal to take the data away while pods use it, if that is the question.
@@ -181,24 +212,24 @@ impl ClaimCase<'_> {
         let early = |view: &ClusterView| decide_claim_early(&around(view), &deletion);
         let asked = (&self.member, Kind::Replace, Grace::Graceful);
         let observer = &evaluation.deps.observer;
-        let looked = observer.look_unless(&page, asked, evaluation.latest(), early);
+        let looked = observer.look_unless(&page, asked, evaluation.members_until(), early);
         let (view, snapshot, verdict) = match Box::pin(looked).await {
             Err(error) => return Err((page, error)),
             Ok(EarlyOr::Early(view, verdict)) => (view, None, verdict),
             Ok(EarlyOr::Full(look)) => {
-                let ClusterObservation {
+                let ClusterLook {
                     view, mut snapshot, ..
                 } = *look;
                 snapshot.circumstances = around(&view);
                 // While the StatefulSet is there, only its policy has claims end with their pods.
-                let set = view.stateful_set();
-                let is_given_up = set.is_none_or(|set| self.is_given_up(&page, set));
-                // Another owner is somebody's word, and the pod comes back.
-                let by_a_word = (deletion.collected && !is_given_up).then(|| self.member.clone());
-                let waiting = view.waiting_pod(&page, &self.members);
+                let fate = deletion
+                    .collected
+                    .then(|| self.fate(&page, view.stateful_set(), &snapshot));
+                let disowned = (fate == Some(Fate::ComesBack)).then(|| self.member.clone());
                 let deletion = ClaimDeletion {
-                    collected: deletion.collected && is_given_up,
-                    waiting_pod: waiting.or(by_a_word),
+                    collected: fate == Some(Fate::GivenUp),
+                    waiting_pod: view.waiting_pod(&page, &self.members),
+                    disowned,
                     ..deletion
                 };
                 let verdict = decide_claim(&snapshot, &page.grants, &deletion);
@@ -215,7 +246,7 @@ impl ClaimCase<'_> {
     }
 }
 
-impl Case for ClaimCase<'_> {
+impl Evaluable for ClaimCase<'_> {
     type Found = EvaluationInput;
 
     async fn consider(
@@ -237,14 +268,14 @@ impl Case for ClaimCase<'_> {
         }
         // A claim is only marked by its delete, and the pod that ends it is judged by it. So the
         // ledger keeps its trust where an override cannot be recorded.
-        let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));
+        let is_overridden = verdict == Verdict::Allow(Allowance::Grant(Basis::Override));
         self.evaluation
             .regardless(is_overridden.then_some(Ground::Unrecorded));
         Ok((input, verdict))
     }
 
     async fn record(&self, input: &EvaluationInput, basis: Basis) -> Result<Ground, Stop> {
-        let (member, replaced) = (&self.member, [Permitted::Replace]);
+        let (member, replaced) = (&self.member, [GrantKind::Replace]);
         let begins = StatusUpdate::default();
         let proof = self.evaluation.grant(input, member, replaced, begins);
         Ok(Ground::Recorded(basis, proof.await?))

@@ -15,9 +15,9 @@ use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{ClusterObservation, ClusterView, ObserveError};
+use crate::observe::{ClusterLook, ClusterView, ObserveError};
 use crate::quorum::{
-    Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
+    Actor, Allowance, Basis, ClusterRef, EvidenceMode, GrantKind, Grants, PodName, Reason,
     Snapshot, Verdict,
 };
 use crate::telemetry::metrics::Phase;
@@ -63,7 +63,7 @@ pub(super) struct EvaluationInput {
 
 impl EvaluationInput {
     /// The facts of a whole look at the cluster.
-    pub(super) fn from_look(page: Page, look: ClusterObservation) -> Self {
+    pub(super) fn from_look(page: Page, look: ClusterLook) -> Self {
         Self {
             page,
             view: Some(Box::new(look.view)),
@@ -82,7 +82,7 @@ impl EvaluationInput {
 }
 
 /// The part of an evaluation that depends on what is asked about.
-pub(super) trait Case: Send {
+pub(super) trait Evaluable: Send {
     /// The facts that a decision was made on.
     type Found: Send;
 
@@ -148,7 +148,7 @@ impl From<LedgerError> for Stop {
 }
 
 /// The permission in a verdict.
-fn permission(verdict: Verdict) -> Result<Permission, Refused> {
+fn permission(verdict: Verdict) -> Result<Allowance, Refused> {
     match verdict {
         Verdict::Allow(permission) => Ok(permission),
         Verdict::Wait(reason) => Err(Refused::Wait(reason)),
@@ -188,7 +188,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Evaluates a question that names its cluster, to its end, however long that takes.
-    pub(super) async fn run_about<C: Case>(
+    pub(super) async fn run_about<C: Evaluable>(
         &self,
         case: &mut C,
         cluster: &ClusterRef,
@@ -201,7 +201,7 @@ impl<'a> Evaluation<'a> {
     /// Waits for the turn at the ledger, and then reads, decides and records until a decision
     /// holds. `ledger` was read before. It says whether refusals are only reported, which has to be
     /// known during the wait, because the wait may take all the time that there is.
-    pub(super) async fn run<C: Case>(
+    pub(super) async fn run<C: Evaluable>(
         &self,
         case: &mut C,
         cluster: &ClusterRef,
@@ -224,7 +224,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    async fn attempt<C: Case>(
+    async fn attempt<C: Evaluable>(
         &self,
         case: &mut C,
         cluster: &ClusterRef,
@@ -241,8 +241,8 @@ impl<'a> Evaluation<'a> {
         let considered = considered.instrument(step!("evidence and decision"));
         let (mut found, verdict) = considered.await?;
         let basis = match permission(verdict)? {
-            Permission::Waived(waiver) => return Ok(Ground::Waived(waiver)),
-            Permission::Grant(basis) => basis,
+            Allowance::Waived(waiver) => return Ok(Ground::Waived(waiver)),
+            Allowance::Grant(basis) => basis,
         };
         case.prepare(&mut found, basis)?;
         if self.dry_run == DryRun::Yes {
@@ -319,7 +319,7 @@ impl<'a> Evaluation<'a> {
         &self,
         input: &EvaluationInput,
         member: &PodName,
-        permitted: impl IntoIterator<Item = Permitted>,
+        permitted: impl IntoIterator<Item = GrantKind>,
         begins: StatusUpdate,
     ) -> Result<Recorded, LedgerError> {
         let EvaluationInput {
@@ -354,7 +354,7 @@ impl<'a> Evaluation<'a> {
             return;
         };
         match verdict {
-            Verdict::Allow(Permission::Grant(Basis::Override)) => {
+            Verdict::Allow(Allowance::Grant(Basis::Override)) => {
                 self.warn("it goes by an override: what its cluster can spare was not asked");
             }
             Verdict::Wait(_) | Verdict::Deny(_) => {
@@ -374,7 +374,7 @@ impl<'a> Evaluation<'a> {
     /// The time until which members may be asked: three quarters of what is left. The rest is for
     /// what is read after them (nodes, budgets with the same cluster id) and for the record. Those
     /// have limits of their own ([`crate::observe`]), and [`Self::answer`] ends them all.
-    pub(super) fn latest(&self) -> Instant {
+    pub(super) fn members_until(&self) -> Instant {
         let now = self.deps.clock.instant();
         self.deadline - self.deadline.saturating_duration_since(now) / 4
     }
@@ -425,9 +425,9 @@ impl<'a> Evaluation<'a> {
     /// passes on `ungranted`.
     pub(super) fn unrecorded(&self, verdict: Verdict, ungranted: Ground) -> Result<Ground, Stop> {
         Ok(match permission(verdict)? {
-            Permission::Waived(waiver) => Ground::Waived(waiver),
-            Permission::Grant(basis) if self.dry_run == DryRun::Yes => Ground::DryRun(basis),
-            Permission::Grant(_) => ungranted,
+            Allowance::Waived(waiver) => Ground::Waived(waiver),
+            Allowance::Grant(basis) if self.dry_run == DryRun::Yes => Ground::DryRun(basis),
+            Allowance::Grant(_) => ungranted,
         })
     }
 

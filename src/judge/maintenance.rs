@@ -1,17 +1,17 @@
-//! The evaluation of what only the gate itself asks for: the defragmentation of a member, and its
-//! replacement.
+//! The evaluation of what only the gate itself asks for: the defragmentation of a member, its
+//! replacement, and its removal.
 //!
-//! It is asked twice: for the grant, which is written together with the record, and once more right
-//! before the call or the removal, which renews the grant. Leadership is moved by the asker between
-//! the two.
+//! The first two are asked twice: for the grant, which is written together with the record, and
+//! once more right before the call or the removal, which renews the grant. Leadership is moved by
+//! the asker between the two.
 
 use super::decision::{Ground, Refused};
-use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
+use super::evaluation::{Evaluable, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::question::{Maintenance, MaintenanceQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::quorum::{
-    Actor, Basis, ClusterRef, Disruption, Grants, Kind, Permitted, PodName, Reason, Snapshot,
-    Verdict, decide, decide_with_terminating_claim, replacement,
+    Actor, Basis, ClusterRef, Disruption, GrantKind, Grants, Kind, PodName, Reason, Snapshot,
+    Verdict, decide, decide_with_terminating_claim, replacement_of,
 };
 
 /// A question about maintenance that is being evaluated.
@@ -32,7 +32,7 @@ impl Maintenance {
     /// The pod of the member.
     fn member(&self) -> &PodName {
         match self {
-            Self::Defragment { pod, .. } => &pod.name,
+            Self::Defragment { pod, .. } | Self::Remove { pod } => &pod.name,
             Self::Replace { member, .. } => member,
         }
     }
@@ -47,6 +47,7 @@ impl Maintenance {
                 hands_over || !snapshot.all_voters_serve()
             }
             Self::Replace { begins, .. } => begins.is_none() && leads,
+            Self::Remove { .. } => leads,
         }
     }
 
@@ -56,15 +57,19 @@ impl Maintenance {
                 let disruption = Disruption::of_gate(pod.clone(), Kind::Defragment);
                 decide(snapshot, grants, &disruption)
             }
+            Self::Remove { pod } => {
+                let disruption = Disruption::of_gate(pod.clone(), Kind::Remove);
+                decide(snapshot, grants, &disruption)
+            }
             Self::Replace { member, .. } => {
-                let disruption = replacement(snapshot, member, Actor::Gate);
+                let disruption = replacement_of(snapshot, member, Actor::Gate);
                 decide_with_terminating_claim(snapshot, grants, &disruption)
             }
         }
     }
 
     /// The permission, and the record that is written with it.
-    fn record(&self) -> (Permitted, StatusUpdate) {
+    fn record(&self) -> (GrantKind, StatusUpdate) {
         match self {
             Self::Defragment {
                 holder,
@@ -72,7 +77,7 @@ impl Maintenance {
                 begins,
                 ..
             } => (
-                Permitted::Defragment {
+                GrantKind::Defragment {
                     holder: holder.clone(),
                     timeout_seconds: timeout.as_secs(),
                 },
@@ -81,8 +86,16 @@ impl Maintenance {
                     ..StatusUpdate::default()
                 },
             ),
+            // Its pod follows, and the grant settles with that.
+            Self::Remove { pod } => (
+                GrantKind::Delete {
+                    uid: pod.uid.clone(),
+                    rollout: false,
+                },
+                StatusUpdate::default(),
+            ),
             Self::Replace { begins, .. } => (
-                Permitted::Replace,
+                GrantKind::Replace,
                 StatusUpdate {
                     replacement: begins.clone(),
                     ..StatusUpdate::default()
@@ -92,7 +105,7 @@ impl Maintenance {
     }
 }
 
-impl Case for MaintenanceCase<'_> {
+impl Evaluable for MaintenanceCase<'_> {
     type Found = EvaluationInput;
 
     async fn consider(
@@ -102,7 +115,7 @@ impl Case for MaintenanceCase<'_> {
     ) -> Result<(EvaluationInput, Verdict), Stop> {
         let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
         let observer = &self.evaluation.deps.observer;
-        let look = Box::pin(observer.look(&page, self.evaluation.latest())).await?;
+        let look = Box::pin(observer.look(&page, self.evaluation.members_until())).await?;
         let MaintenanceQuestion { what, seen, .. } = self.question;
         if SeenVersions::new(&page, &look.view) != *seen || what.is_outdated(&look.snapshot) {
             return Err(Refused::Outdated.into());

@@ -4,18 +4,18 @@ use tracing::Instrument as _;
 
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
-use super::evaluation::{Case, Evaluation, EvaluationInput, LedgerRead, Stop};
+use super::evaluation::{Evaluable, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{
-    ClusterObservation, ClusterView, Identity, Ledgerless, ObserveError, PodData, PodObservation,
-    data_in_pods, leaves_by,
+    ClusterLook, ClusterView, Identity, Ledgerless, ObserveError, PodData, PodLook, data_in_pods,
+    leaves_by,
 };
 use crate::quorum::pod::Pod;
 use crate::quorum::{
-    Actor, Basis, ClusterRef, Disruption, Kind, Permission, Permitted, PodUid, Reason, Snapshot,
+    Actor, Allowance, Basis, ClusterRef, Disruption, GrantKind, Kind, PodUid, Reason, Snapshot,
     Succession, Verdict, Waiver, decide, decide_early, decide_with_data_in_pod,
     decide_with_terminating_claim, decide_without_ledger, succession, takes_data,
 };
@@ -147,7 +147,7 @@ impl<'a> PodCase<'a> {
             dry_run,
             ..
         } = self.question;
-        let is_step = |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
+        let is_step = |what: &GrantKind| matches!(what, GrantKind::Delete { rollout: true, .. });
         let grant = page.grants.get(pod);
         let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_step(&c.what)));
         let ours = asker.actor == Actor::Gate && *dry_run == DryRun::No;
@@ -172,15 +172,13 @@ impl<'a> PodCase<'a> {
             Some((disruption, verdict))
         };
         let asked = (&question.pod, kind, question.grace);
-        let latest = self.evaluation.latest();
+        let latest = self.evaluation.members_until();
         let look = self.deps.observer.look_for(page, asked, latest, early);
         Ok(match Box::pin(look).await? {
-            PodObservation::NoPod => None,
-            PodObservation::Early(view, (disruption, verdict)) => {
-                Some((view, None, disruption, verdict))
-            }
-            PodObservation::Full(look, uid) => {
-                let ClusterObservation { view, snapshot, .. } = *look;
+            PodLook::NoPod => None,
+            PodLook::Early(view, (disruption, verdict)) => Some((view, None, disruption, verdict)),
+            PodLook::Full(look, uid) => {
+                let ClusterLook { view, snapshot, .. } = *look;
                 let disruption = disruption(&view, &uid);
                 let verdict = with_data(&view, page, &snapshot, &disruption);
                 Some((Box::new(view), Some(snapshot), disruption, verdict))
@@ -226,7 +224,7 @@ impl<'a> PodCase<'a> {
         // An override may let a pod restart in place. That is recorded like a delete: the member
         // counts as out until another incarnation exists, or until this one has outlived a settle
         // time.
-        let deleted = Permitted::Delete {
+        let deleted = GrantKind::Delete {
             uid: disruption.target.uid.clone(),
             rollout: disruption.kind.is_rollout_step(),
         };
@@ -236,7 +234,7 @@ impl<'a> PodCase<'a> {
             .as_ref()
             .map(|view| view.data_of(&input.page, pod));
         let data_goes = data == Some(PodData::Goes) && takes_data(basis);
-        let replaced = data_goes.then_some(Permitted::Replace);
+        let replaced = data_goes.then_some(GrantKind::Replace);
         if data_goes {
             self.evaluation
                 .warn("its claim is terminating: its data is destroyed with it");
@@ -272,7 +270,7 @@ impl<'a> PodCase<'a> {
         };
         evaluation.doing("leadership was being moved");
         let from = &found.disruption.target.uid;
-        match leadership::transfer(self.deps, view, from, to, evaluation.latest()).await {
+        match leadership::transfer(self.deps, view, from, to, evaluation.members_until()).await {
             Transfer::LookAgain(trouble) => {
                 if let Some(trouble) = trouble {
                     evaluation.warn(format!("leadership may not have moved: {trouble}"));
@@ -300,7 +298,7 @@ impl<'a> PodCase<'a> {
     }
 }
 
-impl Case for PodCase<'_> {
+impl Evaluable for PodCase<'_> {
     type Found = Found;
 
     async fn consider(
@@ -313,7 +311,7 @@ impl Case for PodCase<'_> {
             Ok(judged) => self.found(page, judged)?,
             Err(error) => Box::pin(self.consider_alone(page, error)).await?,
         };
-        let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));
+        let is_overridden = verdict == Verdict::Allow(Allowance::Grant(Basis::Override));
         self.evaluation
             .regardless(is_overridden.then_some(Ground::Ungranted));
         Ok((found, verdict))

@@ -140,6 +140,11 @@ pub enum Maintenance {
         /// move first; the question is asked again then.
         begins: Option<DefragmentationStatus>,
     },
+    /// The member is removed from etcd for good.
+    Remove {
+        /// The pod of the member.
+        pod: TargetPod,
+    },
     /// The member is replaced by one with another id.
     Replace {
         /// The pod of the member, which need not exist.

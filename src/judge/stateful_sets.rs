@@ -1,20 +1,17 @@
 //! The evaluation of a change of a StatefulSet.
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use tokio::time::Instant;
 
 use super::decision::Ground;
-use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
+use super::evaluation::{Evaluable, Evaluation, LedgerRead, Stop};
 use super::question::SetQuestion;
-use crate::api::{
-    OrdinalRange, OverrideState, RecordedDelete, RecordedEtcd, RecordedScaleIn, standing,
-};
+use crate::api::{OrdinalRange, OverrideState, RecordedDelete, RecordedScaleIn, standing};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
-    Intents, ObserveError, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
-    keeps_data_in_pods,
+    Intents, ObserveError, SetOwner, SetSurroundings, first_ordinal, is_enrolled, takes_data,
 };
 use crate::quorum::DataTaken;
 use crate::quorum::Serving;
@@ -22,7 +19,7 @@ use crate::quorum::stateful_set::{
     Change, Listed, Owner, StatefulSetInput, TeardownPolicy, decide,
 };
 use crate::quorum::{
-    Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
+    Allowance, Basis, ClusterRef, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
 };
 
 /// A source of snapshots of a whole cluster as it is now.
@@ -80,8 +77,10 @@ impl SetCase<'_> {
         set: &StatefulSet,
     ) -> StatefulSetInput {
         let now = self.evaluation.deps.clock.now();
-        let stored = Intents::of_stored(&set.metadata);
-        let intents = self.question.intents.as_ref().unwrap_or(&stored);
+        let written = self.question.intents.clone();
+        let intents = written
+            .unwrap_or_else(|| Intents::of_stored(&set.metadata))
+            .as_recorded(set, page.and_then(Page::status));
         let on_budget = page.and_then(|page| page.budget().metadata.annotations.as_ref());
         let is_valid = |annotations| matches!(standing(annotations, now), OverrideState::Valid(_));
         StatefulSetInput {
@@ -115,7 +114,10 @@ impl SetCase<'_> {
         set: &StatefulSet,
         input: &mut StatefulSetInput,
     ) -> Result<(), Stop> {
-        let snapshot = self.looking.look(page, self.evaluation.latest()).await?;
+        let snapshot = self
+            .looking
+            .look(page, self.evaluation.members_until())
+            .await?;
         input.serving = Some(Serving::from_snapshot(&snapshot));
         if let Change::Resize { from, to } = self.question.change {
             let leaving = from.leaving(to, first_ordinal(set).0);
@@ -177,7 +179,7 @@ impl SetCase<'_> {
     }
 }
 
-impl Case for SetCase<'_> {
+impl Evaluable for SetCase<'_> {
     type Found = Found;
 
     async fn consider(
@@ -222,8 +224,23 @@ impl Case for SetCase<'_> {
             self.ask(page, &set, &mut input).await?;
             verdict = decide(change, &input);
         }
-        let passes = Permission::Grant(Basis::Override);
-        let torn_down = Permission::Grant(Basis::OwnerGone);
+        let nobody_serves = verdict == Verdict::Allow(Allowance::Grant(Basis::NobodyServes));
+        let is_refused = matches!(verdict, Verdict::Deny(Reason::Unannounced(_)));
+        if let Ok(page) = &page
+            && (nobody_serves || is_refused)
+            && *change == Change::Delete
+            && input.takes_data.is_none()
+            && page.is_formed()
+        {
+            let owned = self.evaluation.deps.observer.owns_claims(page, &set).await;
+            // It is refused all the same.
+            if owned.or_else(|error| if is_refused { Ok(false) } else { Err(error) })? {
+                input.takes_data = Some(DataTaken::OwnedClaims);
+                verdict = decide(change, &input);
+            }
+        }
+        let passes = Allowance::Grant(Basis::Override);
+        let torn_down = Allowance::Grant(Basis::OwnerGone);
         self.passes_regardless([passes, torn_down].map(Verdict::Allow).contains(&verdict));
         let first_ordinal = first_ordinal(&set).0;
         let uid = set.metadata.uid.unwrap_or_default();
@@ -252,36 +269,6 @@ impl Case for SetCase<'_> {
         let proof = self.write(page, found, basis).await?;
         Ok(Ground::Recorded(basis, proof))
     }
-}
-
-/// The data that the change takes: claims, by the retention policy of the StatefulSet, or what is
-/// in the pods.
-fn takes_data(set: &StatefulSet, etcd: RecordedEtcd<'_>, change: &Change) -> Option<DataTaken> {
-    let deletes_claims = match change {
-        Change::Delete => {
-            retention(set).is_some_and(|policy| is_delete(policy.when_deleted.as_ref()))
-        }
-        Change::Resize { .. } => ends_claims_with_pods(set),
-    };
-    if deletes_claims {
-        Some(DataTaken::Claims)
-    } else {
-        keeps_data_in_pods(set, etcd).then_some(DataTaken::InPods)
-    }
-}
-
-/// Whether the claims of pods that are scaled in are deleted with them.
-pub(super) fn ends_claims_with_pods(set: &StatefulSet) -> bool {
-    retention(set).is_some_and(|policy| is_delete(policy.when_scaled.as_ref()))
-}
-
-fn retention(set: &StatefulSet) -> Option<&StatefulSetPersistentVolumeClaimRetentionPolicy> {
-    let spec = set.spec.as_ref()?;
-    spec.persistent_volume_claim_retention_policy.as_ref()
-}
-
-fn is_delete(policy: Option<&String>) -> bool {
-    policy.is_some_and(|policy| policy == "Delete")
 }
 
 fn teardown(around: &SetSurroundings) -> Option<Teardown> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::page::Page;
 use super::seen::Seen;
 use crate::quorum::{
-    Cause, CauseState, Incarnation, Permitted, PodName, PodRead, Settlement, settlement,
+    Cause, CauseState, GrantKind, Incarnation, PodName, PodRead, Settlement, settlement,
 };
 
 /// A cause of a grant, which has ended.
@@ -80,9 +80,9 @@ pub(super) fn ended(
 /// does not say how far a defragmentation or a replacement is: see [`ended`].
 fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<CauseState> {
     match &cause.what {
-        Permitted::Delete { uid, .. } => {
+        GrantKind::Delete { uid, .. } => {
             Some(CauseState::Incarnation(Incarnation::read(uid, look?)))
         }
-        Permitted::Defragment { .. } | Permitted::Replace => None,
+        GrantKind::Defragment { .. } | GrantKind::Replace => None,
     }
 }

@@ -29,7 +29,9 @@ pub use log_end::read_log_end;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
 pub use seen::Seen;
-pub use status_update::{OwnerSeen, SetSeen, StatusUpdate, write_tolerance};
+pub use status_update::{
+    Announced, OwnerSeen, SetFound, SetSeen, StandingSet, StatusUpdate, write_tolerance,
+};
 pub use store::{Ledger, Settled};
 pub use wire::trust_record;
 

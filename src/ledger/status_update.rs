@@ -1,14 +1,16 @@
 //! The findings of a judgement about the cluster, which are written together with its grant.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::page::Page;
 use super::wire;
 use crate::api::{
-    DefragmentationStatus, EtcdDirectories, Membership, OwnerStatus, QuorumDisruptionBudgetStatus,
-    RecordedDelete, ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
+    AnnouncementStatus, DefragmentationStatus, EtcdDirectories, Membership, OwnerStatus,
+    QuorumDisruptionBudgetStatus, RecordedDelete, RecordedDeletes, ReplacementStatus,
+    ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, LogEnd, MemberId, Ordinal, PodName, Tolerance, Trust,
@@ -24,14 +26,14 @@ pub struct StatusUpdate {
     pub cluster_id: Option<ClusterId>,
     /// Whether the cluster is known to have worked at some time. Nothing takes that back.
     pub formed: bool,
-    /// The StatefulSet, with the owners that it names.
-    pub stateful_set: Option<SetSeen>,
+    /// The StatefulSet.
+    pub stateful_set: Option<SetFound>,
     /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
     /// others are dropped.
     pub unfinished_deletes: Option<BTreeSet<String>>,
-    /// The UID of a StatefulSet that is not being deleted, and the time. A delete of it that was
-    /// admitted an hour ago came to nothing, and its record is dropped.
-    pub standing: Option<(String, Timestamp)>,
+    /// A StatefulSet that is not being deleted. A delete of it that was admitted an hour ago came
+    /// to nothing, and so did a scale-in of ordinals that it has. Their records are dropped.
+    pub standing: Option<StandingSet>,
     /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped,
     /// so that it lets no later pods go.
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
@@ -57,12 +59,34 @@ pub struct StatusUpdate {
     pub volumes: Option<VolumeRecords>,
     /// The end of the cluster's log.
     pub log_end: Option<LogEnd>,
+    /// The announcement on the budget, or that there is none.
+    pub announced: Option<Option<Announced>>,
     /// Whether nobody announces a new cluster any more, so that the next announcement counts again.
     pub no_bootstrap: bool,
     /// A loss of data, and when it was found.
     pub lost: Option<(WentBack, Timestamp)>,
     /// Members that were found to have begun without their data, and when.
     pub refilled: Vec<(PodName, MemberId, Timestamp)>,
+}
+
+/// A StatefulSet that is not being deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingSet {
+    /// UID of the StatefulSet.
+    pub uid: String,
+    /// The ordinals for which it has pods.
+    pub kept: Range<u32>,
+    /// The time at which it was seen.
+    pub now: Timestamp,
+}
+
+/// The StatefulSet of a cluster, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetFound {
+    /// The StatefulSet is there.
+    Here(SetSeen),
+    /// The StatefulSet is gone, and left its pods.
+    Orphaned,
 }
 
 /// A StatefulSet as it was seen.
@@ -72,6 +96,23 @@ pub struct SetSeen {
     pub uid: String,
     /// The owners that it names.
     pub owners: Vec<(OwnerStatus, OwnerSeen)>,
+    /// The announcement on it.
+    pub announced: Option<Announced>,
+}
+
+/// An announcement, and the time at which it was written, if that is known.
+pub type Announced = (String, Option<Timestamp>);
+
+/// The record of an announcement. One that stays is as old as it was.
+fn first_seen(
+    announced: Option<Announced>,
+    known: Option<Box<AnnouncementStatus>>,
+) -> Option<Box<AnnouncementStatus>> {
+    let (value, written) = announced?;
+    known.filter(|known| known.value == value).or_else(|| {
+        let since = written?.to_string();
+        Some(Box::new(AnnouncementStatus { value, since }))
+    })
 }
 
 /// An owner of a StatefulSet as it was seen.
@@ -95,10 +136,36 @@ impl SetSeen {
             OwnerSeen::Gone => is_known(owner),
             OwnerSeen::Unread => before.is_none() || is_known(owner),
         });
+        let known = before.and_then(|before| before.announcement.clone());
         StatefulSetStatus {
             owners: owners.map(|(owner, _)| owner).collect(),
+            announcement: first_seen(self.announced, known),
+            orphaned: false,
             uid: self.uid,
         }
+    }
+}
+
+impl StandingSet {
+    /// Drops the records of what was admitted an hour ago and came to nothing.
+    fn forget(&self, recorded: &mut RecordedDeletes) {
+        let is_old = |time: &str| {
+            let at: Option<Timestamp> = time.parse().ok();
+            at.is_some_and(|at| self.now.duration_since(at) > FORGOTTEN)
+        };
+        let came_to_nothing =
+            |delete: &RecordedDelete| delete.uid == self.uid && is_old(&delete.time);
+        recorded
+            .stateful_sets
+            .retain(|delete| !came_to_nothing(delete));
+        let kept = &self.kept;
+        let hibernation = &mut recorded.hibernation;
+        hibernation.take_if(|hibernation| !kept.is_empty() && came_to_nothing(hibernation));
+        recorded.scale_in.take_if(|scale_in| {
+            let is_kept = |left: &Range<u32>| kept.start <= left.start && left.end <= kept.end;
+            let is_its = scale_in.stateful_set_uid == self.uid;
+            is_its && is_old(&scale_in.time) && scale_in.taken().iter().all(is_kept)
+        });
     }
 }
 
@@ -137,10 +204,14 @@ impl StatusUpdate {
             replacement,
             volumes,
             log_end,
+            announced,
             no_bootstrap,
             lost,
             refilled,
         } = self;
+        if let Some(announced) = announced {
+            status.announcement = first_seen(announced, status.announcement.take());
+        }
         if no_bootstrap && status.cluster_id.is_some() {
             status.begins_anew.clear();
         }
@@ -181,20 +252,17 @@ impl StatusUpdate {
             status.cluster_id = Some(id.to_string());
         }
         status.formed |= formed;
-        if let Some(seen) = stateful_set {
-            status.stateful_set = Some(seen.after(status.stateful_set.as_ref()));
+        match (stateful_set, &mut status.stateful_set) {
+            (Some(SetFound::Here(seen)), known) => *known = Some(seen.after(known.as_ref())),
+            (Some(SetFound::Orphaned), Some(gone)) => gone.orphaned = true,
+            (Some(SetFound::Orphaned) | None, _) => {}
         }
         if let Some(unfinished) = unfinished_deletes {
             let recorded = &mut status.recorded_deletes.stateful_sets;
             recorded.retain(|set| unfinished.contains(&set.uid));
         }
-        if let Some((uid, now)) = standing {
-            let came_to_nothing = |set: &RecordedDelete| {
-                let at: Option<Timestamp> = set.time.parse().ok();
-                set.uid == uid && at.is_some_and(|at| now.duration_since(at) > FORGOTTEN)
-            };
-            let recorded = &mut status.recorded_deletes.stateful_sets;
-            recorded.retain(|set| !came_to_nothing(set));
+        if let Some(set) = standing {
+            set.forget(&mut status.recorded_deletes);
         }
         if let Some(here) = ordinals_here {
             let recorded = &mut status.recorded_deletes.scale_in;

@@ -21,14 +21,14 @@ use super::status_update::StatusUpdate;
 use super::wire;
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
-    RecordedScaleIn, ReplacementStatus,
+    RecordedScaleIn, ReplacementStatus, cause_kind,
 };
 use crate::clock::Clock;
 use crate::lists;
 use crate::named;
 use crate::quorum::{
-    CauseState, ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid,
-    Replacement, Trust, TrustEvent, VolumeRecords,
+    CauseState, ClusterId, ClusterRef, DefragmentationProgress, Grants, PodName, PodRead, PodUid,
+    ReplacementProgress, Trust, TrustEvent, VolumeRecords,
 };
 
 /// The number of admitted deletions of StatefulSets that a budget remembers. A StatefulSet is
@@ -256,7 +256,7 @@ impl Ledger {
         &self,
         page: &Page,
         member: &PodName,
-        look: Defragmentation,
+        look: DefragmentationProgress,
         settle_time: Duration,
     ) -> bool {
         let state = CauseState::Defragmentation(look);
@@ -270,7 +270,7 @@ impl Ledger {
         &self,
         page: &Page,
         member: &PodName,
-        look: Defragmentation,
+        look: DefragmentationProgress,
         settle_time: Duration,
         note: impl FnOnce(&mut Vec<DefragmentationStatus>),
     ) -> Result<Option<Page>, LedgerError> {
@@ -293,7 +293,7 @@ impl Ledger {
         &self,
         page: &Page,
         member: &PodName,
-        look: Replacement,
+        look: ReplacementProgress,
         settle_time: Duration,
         note: impl FnOnce(&mut Vec<ReplacementStatus>, &mut VolumeRecords),
     ) -> Result<Option<Page>, LedgerError> {
@@ -417,8 +417,15 @@ impl Ledger {
         status.directories = None;
         status.membership = None;
         status.members.clear();
-        // A replacement in the old cluster would go on with a member of the new one.
+        // A replacement in the old cluster would go on with a member of the new one, and a
+        // permission for one would keep the pods that have yet to join the new one.
         status.replacements.clear();
+        for grant in &mut status.grants {
+            grant
+                .causes
+                .retain(|cause| cause.kind != cause_kind::REPLACE);
+        }
+        status.grants.retain(|grant| !grant.causes.is_empty());
         status.scale_out = None;
         status.log_end = None;
         status.data_loss = None;

@@ -15,7 +15,7 @@ use super::{Ledger, Page};
 use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::BUDGET;
-use crate::quorum::{ClusterRef, Grants, Permitted, PodName};
+use crate::quorum::{ClusterRef, GrantKind, Grants, PodName};
 
 const SETTLE: Duration = Duration::from_secs(120);
 
@@ -49,8 +49,8 @@ async fn read(ledger: &Ledger) -> Page {
     ledger.read(&cluster()).await.unwrap().unwrap()
 }
 
-fn delete(uid: &str) -> Permitted {
-    Permitted::Delete {
+fn delete(uid: &str) -> GrantKind {
+    GrantKind::Delete {
         uid: uid.into(),
         rollout: false,
     }

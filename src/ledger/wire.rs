@@ -8,7 +8,7 @@ use crate::api::{
     QuorumDisruptionBudgetStatus, VolumeStatus, cause_kind,
 };
 use crate::quorum::{
-    Cause, ExpectedVoters, Grant, Grants, LeaderMove, Permitted, PodName, PodUid, TrustRecord,
+    Cause, ExpectedVoters, Grant, GrantKind, Grants, LeaderMove, PodName, PodUid, TrustRecord,
     Volume, VolumeRecord, VolumeRecords,
 };
 
@@ -225,17 +225,17 @@ fn read_cause(member: &str, entry: &CauseStatus) -> Result<Cause, String> {
     } = entry;
     nothing_unknown(member, unknown)?;
     let what = match (kind.as_str(), uid, rollout, holder, timeout_seconds) {
-        (cause_kind::DELETE, Some(uid), rollout, None, None) => Permitted::Delete {
+        (cause_kind::DELETE, Some(uid), rollout, None, None) => GrantKind::Delete {
             uid: PodUid::new(uid),
             rollout: rollout.unwrap_or_default(),
         },
         (cause_kind::DEFRAGMENT, None, None, Some(holder), Some(timeout)) => {
-            Permitted::Defragment {
+            GrantKind::Defragment {
                 holder: holder.clone(),
                 timeout_seconds: natural("timeoutSeconds", *timeout)?,
             }
         }
-        (cause_kind::REPLACE, None, None, None, None) => Permitted::Replace,
+        (cause_kind::REPLACE, None, None, None, None) => GrantKind::Replace,
         _ => {
             return Err(format!(
                 "the grant of {member} has a cause {kind:?} that this version does not understand"
@@ -273,12 +273,12 @@ fn write_cause(cause: &Cause) -> Result<CauseStatus, String> {
         unknown: BTreeMap::new(),
     };
     match what {
-        Permitted::Delete { uid, rollout } => {
+        GrantKind::Delete { uid, rollout } => {
             entry.kind = cause_kind::DELETE.into();
             entry.uid = Some(uid.to_string());
             entry.rollout = rollout.then_some(true);
         }
-        Permitted::Defragment {
+        GrantKind::Defragment {
             holder,
             timeout_seconds,
         } => {
@@ -286,7 +286,7 @@ fn write_cause(cause: &Cause) -> Result<CauseStatus, String> {
             entry.holder = Some(holder.clone());
             entry.timeout_seconds = Some(integer(*timeout_seconds)?);
         }
-        Permitted::Replace => entry.kind = cause_kind::REPLACE.into(),
+        GrantKind::Replace => entry.kind = cause_kind::REPLACE.into(),
     }
     Ok(entry)
 }

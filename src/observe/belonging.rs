@@ -1,5 +1,6 @@
 //! The owner of a pod, as far as the pod itself shows it.
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
@@ -39,6 +40,12 @@ pub(super) fn belonging(pod: &ObjectMeta) -> Belonging {
     }
 }
 
+/// Whether a StatefulSet that is gone left all of these pods, of which there are some.
+pub(super) fn are_orphans(pods: &[Pod]) -> bool {
+    let is_orphan = |pod: &Pod| matches!(belonging(&pod.metadata), Belonging::Orphan { .. });
+    !pods.is_empty() && pods.iter().all(is_orphan)
+}
+
 /// Whether the kind is the StatefulSet of Kubernetes. `OpenKruise` has another kind of this name.
 pub fn is_stateful_set(api_version: &str, kind: &str) -> bool {
     kind == "StatefulSet" && api_version.starts_with("apps/")
@@ -65,6 +72,12 @@ pub(super) fn set_uid(pod: &ObjectMeta) -> Option<String> {
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|owner| owner.controller == Some(true))
+}
+
+/// The kind and the name of the object that controls the StatefulSet.
+pub fn controlled_by(set: &StatefulSet) -> Option<String> {
+    let owner = controller(&set.metadata)?;
+    Some(format!("{} {}", owner.kind, owner.name))
 }
 
 /// The name of a pod.

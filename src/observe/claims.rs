@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
@@ -15,11 +15,12 @@ use kube::api::ListParams;
 use super::belonging;
 use super::claim_names::{CLAIM_NAME, ClaimReads, claims_of, templates};
 use super::cluster_of_pod::Identity;
+use super::data_on::{DataOn, data_on};
 use super::enrolment::labels_enrol;
 use super::error::ObserveError;
-use super::member_volume::{DataOn, data_on};
 use super::observer::Observer;
-use super::patience::soon;
+use super::read_limits::soon;
+use super::teardown::kept_pods;
 use super::view::ClusterView;
 use crate::api::RecordedEtcd;
 use crate::causes::causes;
@@ -286,7 +287,9 @@ impl Observer {
     ) -> Result<Vec<Users>, ObserveError> {
         let all: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
         let mounts = |pod: &Pod| counts(pod) && claims_of(pod).any(|name| name == claim);
+        let turn = self.turn_to_list(namespace).await;
         let mounting = lists::kept(&all, &ListParams::default(), mounts).await;
+        drop(turn);
         let mounting = mounting.map_err(ObserveError::Pods)?;
         let mut found: Vec<Users> = Vec::new();
         for pod in &mounting {
@@ -337,6 +340,29 @@ impl Observer {
             .await
             .into_values()
             .collect()
+    }
+
+    /// Whether a claim of a member names the StatefulSet as an owner, so that the garbage collector
+    /// deletes the claim after it. The controller writes that for `whenDeleted: Delete`, and takes
+    /// it back only where the pod of the claim is ready.
+    pub async fn owns_claims(&self, page: &Page, set: &StatefulSet) -> Result<bool, ObserveError> {
+        let recorded = page.recorded_volumes().into_keys();
+        let members: BTreeSet<PodName> = kept_pods(set).chain(recorded).collect();
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.client().clone(), &page.cluster.namespace);
+        let reads = members.iter().flat_map(|member| {
+            let names = templates(set).map(move |template| format!("{template}-{member}"));
+            names.map(|name| {
+                let claims = claims.clone();
+                async move { named::get_metadata_opt(&claims, CLAIM_NAME, &name).await }
+            })
+        });
+        let read = try_join_all(reads).await.map_err(ObserveError::Claim)?;
+        let mut owners = read
+            .iter()
+            .flatten()
+            .flat_map(|claim| claim.metadata.owner_references.iter().flatten());
+        Ok(owners.any(|owner| set.metadata.uid.as_ref() == Some(&owner.uid)))
     }
 
     /// Reads claims. One that cannot be read is missing evidence, and no failure.

@@ -12,7 +12,7 @@ use crate::quorum::pod::Containers;
 
 /// The restarts after which etcd counts as failing in a pod. The kubelet's pauses before them make
 /// more than a minute.
-pub const MANY_RESTARTS: i32 = 3;
+pub(super) const MANY_RESTARTS: i32 = 3;
 
 /// The time after which a container that was restarted counts as lasting.
 const LASTS: Duration = Duration::from_mins(1);

@@ -11,7 +11,7 @@ use super::claim_names::CLAIM_NAME;
 use super::claim_note::ClaimNote;
 use super::member_claim::MemberClaim;
 use super::observer::Observer;
-use super::patience::soon;
+use super::read_limits::soon;
 use crate::ledger::Page;
 use crate::named;
 use crate::quorum::{ClusterId, ClusterRef, PodName, Volume, VolumeFinding, unrecorded_finding};

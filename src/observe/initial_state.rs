@@ -1,20 +1,22 @@
-//! The change of a container by which etcd joins a cluster and starts none:
-//! `initial-cluster-state` is `existing`.
+//! The changes of a container by which etcd joins a cluster and starts none:
+//! `initial-cluster-state` is `existing`, and `initial-cluster` names the members that etcd lists.
 //!
 //! A flag takes precedence over a variable, so the flag is changed where there is one. It may be a
 //! word of its own, with the value in it or after it, or stand in a script. Where the value is a
 //! variable of the container, the variable is changed.
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, EnvVar};
 use strum::IntoStaticStr;
 
 use super::settings::Settings;
 
 const FLAG: &str = "initial-cluster-state";
 const VARIABLE: &str = "ETCD_INITIAL_CLUSTER_STATE";
+const CLUSTER_FLAG: &str = "initial-cluster";
+const CLUSTER_VARIABLE: &str = "ETCD_INITIAL_CLUSTER";
 
 /// The value by which a member joins.
-pub const JOINING: &str = "existing";
+const JOINING: &str = "existing";
 
 /// A change of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +30,44 @@ pub enum Change {
         /// The new word.
         word: String,
     },
-    /// An environment variable has the value [`JOINING`].
+    /// An environment variable has another value.
     Variable {
         /// The index of the variable. `None` if it is new.
         at: Option<usize>,
         /// The name of the variable.
         name: String,
+        /// The new value.
+        value: String,
     },
+}
+
+impl Change {
+    /// Makes the change.
+    pub fn apply(&self, container: &mut Container) {
+        match self {
+            Self::Word { list, at, word } => {
+                let words = match list {
+                    List::Command => &mut container.command,
+                    List::Args => &mut container.args,
+                };
+                if let Some(place) = words.as_mut().and_then(|words| words.get_mut(*at)) {
+                    place.clone_from(word);
+                }
+            }
+            Self::Variable { at, name, value } => {
+                let variable = EnvVar {
+                    name: name.clone(),
+                    value: Some(value.clone()),
+                    value_from: None,
+                };
+                let env = container.env.get_or_insert_default();
+                match at.and_then(|at| env.get_mut(at)) {
+                    Some(place) => *place = variable,
+                    None => env.push(variable),
+                }
+            }
+        }
+    }
 }
 
 /// A list of words in a container.
@@ -47,8 +80,36 @@ pub enum List {
     Args,
 }
 
-/// The change, if one is needed. The error says for people why the setting cannot be changed.
+/// The change by which a member joins, if one is needed. The error says for people why the setting
+/// cannot be changed.
 pub fn joining(container: &Container) -> Result<Option<Change>, String> {
+    setting(container, (FLAG, VARIABLE), JOINING)
+}
+
+/// The change by which `initial-cluster` says this, if one is needed.
+pub fn joining_those(container: &Container, members: &str) -> Result<Option<Change>, String> {
+    setting(container, (CLUSTER_FLAG, CLUSTER_VARIABLE), members)
+}
+
+/// Whether the member finds the others by one of etcd's ways of discovery, which excludes
+/// `initial-cluster`.
+pub fn finds_others_elsewhere(container: &Container) -> bool {
+    let settings = Settings::from_container(container);
+    let ways = [
+        "discovery",
+        "discovery-srv",
+        "discovery-token",
+        "discovery-endpoints",
+    ];
+    ways.iter().any(|name| settings.get(name).is_some())
+}
+
+/// The change by which a setting of etcd has the value `wanted`.
+fn setting(
+    container: &Container,
+    (flag, default): (&str, &str),
+    wanted: &str,
+) -> Result<Option<Change>, String> {
     let words = |list, words: &Option<Vec<String>>| {
         let words = words.clone().unwrap_or_default().into_iter();
         words.enumerate().map(move |(at, word)| (list, at, word))
@@ -61,7 +122,7 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
             at: *at,
             word,
         };
-        let Some((before, after)) = split_at_flag(word) else {
+        let Some((before, after)) = split_at_flag(word, flag) else {
             continue;
         };
         let (gap, rest) = match after.chars().next() {
@@ -72,11 +133,11 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
             }
             None if before.chars().all(|c| c == '-') => {
                 let Some((list, at, value)) = all.get(n + 1) else {
-                    return Err(format!("--{FLAG} has no value"));
+                    return Err(format!("--{flag} has no value"));
                 };
-                let word = JOINING.to_owned();
+                let word = wanted.to_owned();
                 let (list, at) = (*list, *at);
-                return Ok((value != JOINING).then_some(Change::Word { list, at, word }));
+                return Ok((value != wanted).then_some(Change::Word { list, at, word }));
             }
             Some(_) | None => continue,
         };
@@ -85,27 +146,40 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
         let (open, rest) = rest.split_at(opened);
         let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|');
         let (value, tail) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
-        let given = |value: &str| format!("{before}{FLAG}{gap}{open}{value}{tail}");
+        let given = |value: &str| format!("{before}{flag}{gap}{open}{value}{tail}");
         let is_script = before.contains(char::is_whitespace);
-        return match value {
-            JOINING => Ok(None),
-            "new" => Ok(Some(changed(given(JOINING)))),
-            _ if !is_script => Ok(Some(changed(given(JOINING)))),
-            _ => variable(container, value).map(Some),
+        return if value == wanted {
+            Ok(None)
+        } else if !is_script || !value.contains(['$', '`']) {
+            Ok(Some(changed(given(wanted))))
+        } else {
+            let at = variable(container, value)
+                .ok_or_else(|| format!("its script says --{flag}={value}"))?;
+            Ok(of_variable(container, Some(at), default, wanted))
         };
     }
     let settings = Settings::from_container(container);
     if let Some(file) = settings.file() {
         return Err(format!("its settings are in a file ({})", file.told_by));
     }
-    let known = position(container, VARIABLE);
-    let value = known.and_then(|at| container.env.as_ref()?.get(at)?.value.clone());
-    Ok(
-        (value.as_deref() != Some(JOINING)).then(|| Change::Variable {
-            at: known,
-            name: VARIABLE.to_owned(),
-        }),
-    )
+    let known = position(container, default);
+    Ok(of_variable(container, known, default, wanted))
+}
+
+/// The change of a variable, or of a new one of the name `default`.
+fn of_variable(
+    container: &Container,
+    at: Option<usize>,
+    default: &str,
+    wanted: &str,
+) -> Option<Change> {
+    let known = at.and_then(|at| container.env.as_ref()?.get(at));
+    let is_so = known.is_some_and(|known| known.value.as_deref() == Some(wanted));
+    (!is_so).then(|| Change::Variable {
+        at,
+        name: known.map_or_else(|| default.to_owned(), |known| known.name.clone()),
+        value: wanted.to_owned(),
+    })
 }
 
 /// The effect of a start without data, by the settings of etcd's container.
@@ -150,25 +224,24 @@ fn is_set_by_script(container: &Container, variable: &str) -> bool {
 }
 
 /// The parts of a word before and after the name of the flag.
-fn split_at_flag(word: &str) -> Option<(&str, &str)> {
-    let at = word.find(&format!("-{FLAG}"))?;
-    let (before, rest) = word.split_at(at + 1);
-    Some((before, rest.strip_prefix(FLAG)?))
+fn split_at_flag<'w>(word: &'w str, flag: &str) -> Option<(&'w str, &'w str)> {
+    let dashed = format!("-{flag}");
+    let places = word.match_indices(&dashed);
+    let mut parts = places.map(|(at, _)| {
+        let (before, rest) = word.split_at(at + 1);
+        (before, rest.get(flag.len()..).unwrap_or_default())
+    });
+    // Longer names begin with it.
+    let ends = |after: &str| !after.starts_with(|c: char| c == '-' || c.is_ascii_alphanumeric());
+    parts.find(|(_, after)| ends(after))
 }
 
-/// The change of the container's variable that a script names for the value.
-fn variable(container: &Container, value: &str) -> Result<Change, String> {
+/// The container's variable that a script names for the value.
+fn variable(container: &Container, value: &str) -> Option<usize> {
     let name = value
         .trim_start_matches('$')
         .trim_matches(['{', '}', '(', ')']);
-    let at = value.starts_with('$').then(|| position(container, name));
-    let Some(at) = at.flatten() else {
-        return Err(format!("its script says --{FLAG}={value}"));
-    };
-    Ok(Change::Variable {
-        at: Some(at),
-        name: name.to_owned(),
-    })
+    value.starts_with('$').then(|| position(container, name))?
 }
 
 fn position(container: &Container, name: &str) -> Option<usize> {
@@ -190,24 +263,51 @@ mod tests {
 
     /// The command line and the variables after the change. `None` if nothing changes.
     fn changed(fields: &Value) -> Option<Value> {
-        let change = joining(&container(fields)).unwrap()?;
-        let mut after = fields.clone();
-        match change {
-            Change::Word { list, at, word } => {
-                after[<&str>::from(list)][at] = json!(word);
-            }
-            Change::Variable { at: Some(at), name } => {
-                assert_eq!(after["env"][at]["name"], name.as_str());
-                after["env"][at] = json!({"name": name, "value": JOINING});
-            }
-            Change::Variable { at: None, name } => {
-                let mut env = after["env"].as_array().cloned().unwrap_or_default();
-                env.push(json!({"name": name, "value": JOINING}));
-                after["env"] = json!(env);
-            }
-        }
-        assert_eq!(joining(&container(&after)), Ok(None), "{after}");
+        let mut after = container(fields);
+        joining(&after).unwrap()?.apply(&mut after);
+        assert_eq!(joining(&after), Ok(None), "{after:?}");
+        let mut after = json!(after);
+        after.as_object_mut().unwrap().remove("name");
         Some(after)
+    }
+
+    #[test]
+    fn the_members_are_named_however_they_are_written_and_the_state_is_left_alone() {
+        let those = "a=http://a:2380,b=http://b:2380";
+        for (before, after) in [
+            (
+                json!({"args": ["--initial-cluster-state=new", "--initial-cluster=a=http://a:2380"]}),
+                json!({"args": ["--initial-cluster-state=new", format!("--initial-cluster={those}")]}),
+            ),
+            (
+                json!({"args": ["--initial-cluster", "$(POD)=http://$(POD).$(SVC):2380"]}),
+                json!({"args": ["--initial-cluster", those]}),
+            ),
+            (
+                json!({"command": ["sh", "-c", "etcd --initial-cluster-state new --initial-cluster a=http://a:2380 --name=$P"]}),
+                json!({"command": ["sh", "-c", format!("etcd --initial-cluster-state new --initial-cluster {those} --name=$P")]}),
+            ),
+            (
+                json!({"command": ["sh", "-c", "etcd --initial-cluster=$C"], "env": [{"name": "C", "value": "a"}]}),
+                json!({"command": ["sh", "-c", "etcd --initial-cluster=$C"], "env": [{"name": "C", "value": those}]}),
+            ),
+            (
+                json!({"args": ["--initial-cluster-token=a"]}),
+                json!({"args": ["--initial-cluster-token=a"], "env": [{"name": CLUSTER_VARIABLE, "value": those}]}),
+            ),
+        ] {
+            let mut changed = container(&before);
+            let change = joining_those(&changed, those).unwrap().unwrap();
+            change.apply(&mut changed);
+            assert_eq!(changed, container(&after));
+            assert_eq!(joining_those(&changed, those), Ok(None));
+        }
+        let script = json!({"command": ["sh", "-c", "c=$(all); etcd --initial-cluster=\"$c\""]});
+        let said = joining_those(&container(&script), those).unwrap_err();
+        assert!(
+            said.contains("its script says --initial-cluster="),
+            "{said}"
+        );
     }
 
     #[test]
@@ -259,6 +359,7 @@ mod tests {
                 let expected = Change::Variable {
                     at: Some(0),
                     name: "S".into(),
+                    value: JOINING.into(),
                 };
                 assert_eq!(change, expected, "{after}");
                 continue;

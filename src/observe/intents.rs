@@ -4,16 +4,20 @@
 //! An announcement counts for 24 h, like an override, so that a forgotten one does not let an
 //! accident pass. Its age is the age of the `managedFields` entry that holds the annotation, which
 //! the API server writes. Without such an entry the age is unknown, and the announcement does not
-//! count.
+//! count. Any later write of the same field manager renews that entry, so an announcement that is
+//! kept in Git would never end. Therefore the budget records since when it is there.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use strum::VariantNames as _;
 
 use crate::api::names::{INTENT, OVERRIDE_UNTIL};
+use crate::api::{AnnouncementStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
+use crate::ledger::Announced;
 use crate::quorum::Intent;
 
 /// How long an announcement counts.
@@ -23,7 +27,7 @@ const LIFE: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Intents {
     /// The value of the announcement, and the time at which it was written.
-    announced: Option<(String, Option<Timestamp>)>,
+    announced: Option<Announced>,
     /// The override's annotation alone, where there is one.
     overrides: Option<BTreeMap<String, String>>,
 }
@@ -47,6 +51,46 @@ impl Intents {
             .filter_map(|entry| Some(entry.time.as_ref()?.0))
             .max();
         Self::new(metadata.annotations.as_ref(), written)
+    }
+
+    /// Reads the annotations of a StatefulSet. Its announcement is as old as the budget says.
+    pub fn of_set(set: &StatefulSet, status: Option<&QuorumDisruptionBudgetStatus>) -> Self {
+        Self::of_stored(&set.metadata).as_recorded(set, status)
+    }
+
+    /// The same, with an announcement that is as old as the budget says. The record of a
+    /// StatefulSet with another UID, or of another announcement, says nothing about this one.
+    #[must_use]
+    pub fn as_recorded(
+        self,
+        set: &StatefulSet,
+        status: Option<&QuorumDisruptionBudgetStatus>,
+    ) -> Self {
+        let recorded = status.and_then(|status| status.stateful_set.as_ref());
+        let recorded = recorded.filter(|known| set.metadata.uid.as_ref() == Some(&known.uid));
+        self.since(recorded.and_then(|known| known.announcement.as_deref()))
+    }
+
+    /// Reads the annotations of a budget. Its announcement is as old as the budget says.
+    pub fn of_budget(budget: &QuorumDisruptionBudget) -> Self {
+        let status = budget.status.as_ref();
+        let recorded = status.and_then(|status| status.announcement.as_deref());
+        Self::of_stored(&budget.metadata).since(recorded)
+    }
+
+    fn since(mut self, recorded: Option<&AnnouncementStatus>) -> Self {
+        if let (Some((value, Some(written))), Some(known)) = (&mut self.announced, recorded)
+            && known.value == *value
+            && let Ok(since) = known.since.parse::<Timestamp>()
+        {
+            *written = since.min(*written);
+        }
+        self
+    }
+
+    /// The announcement as it is, for the record.
+    pub fn into_announced(self) -> Option<Announced> {
+        self.announced
     }
 
     /// The override's annotation alone, for [`crate::api::standing`].
@@ -73,7 +117,7 @@ impl Intents {
                 "{INTENT} does not count, because metadata.managedFields does not say when it was set"
             )),
             Some(at) if now.duration_since(*at) > LIFE => Some(format!(
-                "{INTENT} was set at {at} and counted for 24 h; remove it and set it again"
+                "{INTENT} was set at {at} and counted for 24 h; remove it, and set it again after ten seconds"
             )),
             Some(_) => None,
         }
@@ -124,6 +168,59 @@ mod tests {
             said.announced(at("2026-11-21T09:59:30Z")),
             Some(Intent::ScaleIn)
         );
+    }
+
+    /// Tools write an annotation that is kept in Git again and again, as the same field manager.
+    #[test]
+    fn an_announcement_is_as_old_as_the_budget_says() {
+        let set = |uid: &str, value: &str| {
+            let metadata = json!({
+                "uid": uid,
+                "annotations": {INTENT: value},
+                "managedFields": [owner_at("2026-11-21T10:00:00Z")],
+            });
+            serde_json::from_value::<StatefulSet>(json!({"metadata": metadata})).unwrap()
+        };
+        let now = at("2026-11-21T10:00:05Z");
+        let counts = |set: &StatefulSet, recorded: &Value| {
+            let status = json!({"statefulSet": {"uid": "set-1", "announcement": recorded}});
+            let status = serde_json::from_value(status).unwrap();
+            Intents::of_set(set, Some(&status)).announced(now).is_some()
+        };
+        let said = set("set-1", "delete");
+        let old = json!({"value": "delete", "since": "2026-11-20T10:00:00Z"});
+        assert!(!counts(&said, &old), "its entry was renewed");
+        assert!(counts(&said, &Value::Null), "it is not on record yet");
+        let recent = json!({"value": "delete", "since": "2026-11-20T10:00:06Z"});
+        assert!(counts(&said, &recent));
+        let unreadable = json!({"value": "delete", "since": "yesterday"});
+        assert!(counts(&said, &unreadable));
+        assert!(counts(&set("set-2", "delete"), &old), "another StatefulSet");
+        assert!(
+            counts(&set("set-1", "scale-in"), &old),
+            "another announcement"
+        );
+    }
+
+    #[test]
+    fn an_announcement_on_a_budget_is_as_old_as_the_budget_says() {
+        let budget = |since: &str| {
+            let metadata = json!({
+                "name": "etcd",
+                "annotations": {INTENT: "bootstrap"},
+                "managedFields": [owner_at("2026-11-21T10:00:00Z")],
+            });
+            let status = json!({"announcement": {"value": "bootstrap", "since": since}});
+            let budget = json!({
+                "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+                "metadata": metadata, "spec": {"statefulSetName": "etcd"}, "status": status,
+            });
+            Intents::of_budget(&serde_json::from_value(budget).unwrap())
+        };
+        let now = at("2026-11-21T10:00:05Z");
+        assert_eq!(budget("2026-11-20T10:00:00Z").announced(now), None);
+        let recent = budget("2026-11-20T10:00:06Z").announced(now);
+        assert_eq!(recent, Some(Intent::Bootstrap));
     }
 
     #[test]

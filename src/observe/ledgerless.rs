@@ -12,6 +12,7 @@ use super::error::ObserveError;
 use super::observer::Observer;
 use super::teardown::{self, Around, Owner};
 use super::{nodes, overrides, owner, pods};
+use crate::api::RecordedEtcd;
 use crate::ledger::Page;
 use crate::quorum::pod::Pod;
 use crate::quorum::stateful_set::TeardownPolicy;
@@ -116,6 +117,7 @@ impl Observer {
             policy: page.map_or_else(TeardownPolicy::default, |page| {
                 page.budget().spec.policy.teardown()
             }),
+            etcd: page.map_or_else(RecordedEtcd::default, Page::etcd),
             now: self.clock().now(),
         }
     }

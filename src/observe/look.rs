@@ -31,7 +31,7 @@ pub(super) const METRICS: Duration = Duration::from_millis(500);
 
 /// The result of one look.
 #[derive(Debug)]
-pub struct ClusterObservation {
+pub struct ClusterLook {
     /// The Kubernetes half, as it was read.
     pub view: ClusterView,
     /// The conclusions from both halves.
@@ -42,13 +42,13 @@ pub struct ClusterObservation {
 
 /// The result of a look at the pod of a request.
 #[derive(Debug)]
-pub enum PodObservation<E> {
+pub enum PodLook<E> {
     /// The pod does not exist.
     NoPod,
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
     Early(Box<ClusterView>, E),
     /// Both halves, with the UID of the pod.
-    Full(Box<ClusterObservation>, PodUid),
+    Full(Box<ClusterLook>, PodUid),
 }
 
 /// The result of a look that the Kubernetes half may have made unnecessary.
@@ -57,17 +57,13 @@ pub enum EarlyOr<E> {
     /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
     Early(Box<ClusterView>, E),
     /// Both halves.
-    Full(Box<ClusterObservation>),
+    Full(Box<ClusterLook>),
 }
 
 impl Observer {
     /// Looks at a whole cluster for a decision about no pod in particular. A member that has not
     /// answered by `latest` counts as silent.
-    pub async fn look(
-        &self,
-        page: &Page,
-        latest: Instant,
-    ) -> Result<ClusterObservation, ObserveError> {
+    pub async fn look(&self, page: &Page, latest: Instant) -> Result<ClusterLook, ObserveError> {
         let usual = self.time_limit(page)?;
         let mut view = self.view(page, None, Kind::Delete, Find::Listed).await?;
         let mut round = self.ask(view.endpoints(), &usual, latest).await;
@@ -85,7 +81,7 @@ impl Observer {
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
         early: impl Fn(&ClusterView, &Pod) -> Option<E>,
-    ) -> Result<PodObservation<E>, ObserveError> {
+    ) -> Result<PodLook<E>, ObserveError> {
         let early = |view: &ClusterView| match view.pod_facts(page, name) {
             None => Some(None),
             Some(pod) => early(view, &pod).map(Some),
@@ -93,11 +89,11 @@ impl Observer {
         let asked = (name, kind, grace);
         let looked = self.look_unless(page, asked, latest, early).await?;
         Ok(match looked {
-            EarlyOr::Early(_, None) => PodObservation::NoPod,
-            EarlyOr::Early(view, Some(early)) => PodObservation::Early(view, early),
+            EarlyOr::Early(_, None) => PodLook::NoPod,
+            EarlyOr::Early(view, Some(early)) => PodLook::Early(view, early),
             EarlyOr::Full(look) => match look.view.pod(name).map(pods::uid) {
-                None => PodObservation::NoPod,
-                Some(uid) => PodObservation::Full(look, uid),
+                None => PodLook::NoPod,
+                Some(uid) => PodLook::Full(look, uid),
             },
         })
     }
@@ -178,7 +174,7 @@ impl Observer {
         page: &Page,
         mut view: ClusterView,
         prober: &Prober,
-    ) -> Result<ClusterObservation, ObserveError> {
+    ) -> Result<ClusterLook, ObserveError> {
         let usual = self.time_limit(page)?;
         let asked = self.clock().instant();
         let latest = asked + AT_LEISURE;
@@ -193,7 +189,7 @@ impl Observer {
     }
 
     /// The time that the members of a cluster may take to answer.
-    pub fn patience(&self, page: &Page) -> Result<Duration, ObserveError> {
+    pub fn round_limit(&self, page: &Page) -> Result<Duration, ObserveError> {
         self.time_limit(page).map(|limit| limit.timeout())
     }
 
@@ -267,7 +263,7 @@ impl Observer {
         target: Option<&PodName>,
         mut view: ClusterView,
         (round, ages): (Round, Ages),
-    ) -> Result<ClusterObservation, ObserveError> {
+    ) -> Result<ClusterLook, ObserveError> {
         let are_all = round.probes.iter().all(|probe| probe.failure().is_none());
         self.tls_identities()
             .note_answers(&page.cluster.namespace, are_all);
@@ -293,7 +289,7 @@ impl Observer {
         let all_here = snapshot.has_all_members_here();
         self.memory().keep_all_here(&page.cluster, all_here);
         self.ledger().seen().note_leader(&page.cluster, &snapshot);
-        Ok(ClusterObservation {
+        Ok(ClusterLook {
             view,
             snapshot,
             round: observation.round,

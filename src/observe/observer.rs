@@ -21,8 +21,8 @@ use super::identities::Identities;
 use super::index::DisruptionBudgetNames;
 use super::memory::{Hint, Memory};
 use super::owner::Owners;
-use super::patience::in_time;
 use super::reach::reach;
+use super::read_limits::in_time;
 use super::sights::Sights;
 use super::teardown::Owner;
 use super::view::{ClusterView, Objects};
@@ -34,6 +34,10 @@ use crate::etcd::{Endpoint, Prober, TlsIdentity};
 use crate::ledger::{Ledger, Page};
 use crate::quorum::{ClusterRef, Kind, PodName, Policy};
 use crate::telemetry::metrics::Metrics;
+use crate::turns::{Turn, Turns};
+
+/// The namespaces of which all pods are listed at one time, for a claim that somebody changes.
+const LISTS_AT_ONCE: usize = 4;
 
 pub(super) type Tls = Result<Option<Arc<TlsIdentity>>, String>;
 
@@ -46,6 +50,8 @@ pub struct Observer {
     disruption_budgets: Arc<DisruptionBudgetNames>,
     memory: Memory,
     sights: OnceLock<Sights>,
+    /// The turns at lists of all pods of a namespace, for which anybody there can ask.
+    listing: Turns,
 }
 
 /// The sources that an observer reads.
@@ -107,6 +113,7 @@ impl Observer {
             disruption_budgets: Arc::default(),
             memory: Memory::default(),
             sights: OnceLock::new(),
+            listing: Turns::new(LISTS_AT_ONCE, 1),
             sources,
         }
     }
@@ -260,6 +267,12 @@ impl Observer {
                 settle_time: self.sources.settle_time,
             },
         ))
+    }
+
+    /// Waits for the turn to list all pods of a namespace. Whoever may change a claim there can
+    /// make the gate do that at any rate.
+    pub(super) async fn turn_to_list(&self, namespace: &str) -> Turn {
+        self.listing.take(namespace).await
     }
 
     pub(super) fn client(&self) -> &Client {

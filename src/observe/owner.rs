@@ -9,7 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Scope, pinned_kind};
 use kube::{Api, Client};
 
-use super::patience::soon;
+use super::read_limits::soon;
 use super::teardown::{Owner, goes_with_dependents};
 use crate::api::{OwnerStatus, StatefulSetStatus};
 use crate::named;

@@ -6,9 +6,9 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::etcd_container::{self, EtcdContainer};
 use super::look::METRICS;
+use super::member_facts::bytes;
 use super::observer::Observer;
 use super::settings::Settings;
-use super::upkeep::bytes;
 use super::view::ClusterView;
 use super::{belonging, pods};
 use crate::plan::{EtcdSettings, RunningMember, TaggedImage, TemplateEtcd, Version};

@@ -15,7 +15,7 @@ use super::find::Find;
 use super::memory::Hint;
 use super::observer::Observer;
 use super::observer::{Pods, Tls};
-use super::patience::{in_time, soon};
+use super::read_limits::{in_time, soon};
 use super::teardown::Owner;
 use super::view::ClusterView;
 use super::ways::credentials::Credentials;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec};
 use kube::Api;
 
 use super::observer::Observer;
-use super::patience::soon;
+use super::read_limits::soon;
 use super::view::ClusterView;
 
 use crate::named;

@@ -1,30 +1,36 @@
 //! The identity guard's facts: whether the pod of a member may start, by the volume on record for
 //! the member and the volume that the pod has.
 
+use std::time::Duration;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PodSpec;
 
+use tokio::time::{Instant, timeout_at};
+
 use super::bound_node::bound_node;
 use super::claim_note::ClaimNote;
+use super::data_on::{DataOn, data_directory, data_on};
 use super::error::ObserveError;
 use super::held_data::unrecorded;
 use super::intents::Intents;
 use super::member_claim::MemberClaim;
-use super::member_volume::{DataOn, data_directory, data_on};
 use super::observer::Observer;
 use super::pods::is_held;
 use super::self_joining::joins_by;
-use super::teardown::kept_ordinals;
+use super::teardown::{kept_ordinals, kept_pods};
 use super::view::ClusterView;
 use super::{belonging, enrolment};
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
 use crate::ledger::Page;
-use crate::plan::replacement::{Guard, MembershipBy, Start, all_are_elsewhere, guard, may_start};
+use crate::plan::replacement::{
+    Guard, MembershipBy, Start, all_are_elsewhere, guard, initial_cluster, may_start,
+};
 use crate::quorum::Intent;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
     ClusterRef, DataInPods, Difference, Ordinal, PodName, Snapshot, Volume, VolumeFinding,
-    unrecorded_finding, volume_finding,
+    confirmed_list, unrecorded_finding, volume_finding,
 };
 
 /// The kind of the owner with etcd-operator, and with others of that name.
@@ -136,7 +142,13 @@ pub struct StartGuard {
     pub etcd_container: Option<String>,
     /// The node that has the data, to which the pod is bound.
     pub node: Option<String>,
+    /// The members that the new one joins, as `initial-cluster` names them, where etcd expects one
+    /// in the pod.
+    pub members: Option<String>,
 }
+
+/// The time that is left for the answer when the question whom a new member joins is given up.
+const FOR_THE_ANSWER: Duration = Duration::from_millis(300);
 
 impl Observer {
     /// Decides how a pod starts that is about to be created. Without a record for its member the
@@ -150,6 +162,7 @@ impl Observer {
         cluster: &ClusterRef,
         pod: &PodName,
         spec: &PodSpec,
+        deadline: Instant,
     ) -> Result<Option<StartGuard>, ObserveError> {
         let page = self.ledger().read(cluster).await;
         let page = page.map_err(ObserveError::Ledger)?;
@@ -214,11 +227,31 @@ impl Observer {
         let volume = start_finding(&page, told.is_forced, told.is_late, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
+        let guard = guard(&Start { is_formed, ..start });
+        // Where the gate sees to the number of members, the template may name others. The volume of
+        // a member that has yet to start may be on record already.
+        let is_new = page.budget().spec.members.count.is_some() && guard.existing;
         Ok(Some(StartGuard {
-            guard: guard(&Start { is_formed, ..start }),
+            members: if is_new {
+                let latest = deadline.checked_sub(FOR_THE_ANSWER).unwrap_or(deadline);
+                self.whom(&page, pod, latest).await
+            } else {
+                None
+            },
+            guard,
             etcd_container: page.etcd_container().map(str::to_owned),
             node,
         }))
+    }
+
+    /// The members that a new one in this pod joins, by etcd's own list, in the words of
+    /// `initial-cluster`. `None` if etcd expects none there, or nobody tells.
+    async fn whom(&self, page: &Page, pod: &PodName, latest: Instant) -> Option<String> {
+        // The rest of the guard does not wait for it.
+        let look = timeout_at(latest, Box::pin(self.look(page, latest)));
+        let look = look.await.ok()?.ok()?;
+        let list = confirmed_list(&look.snapshot, &look.round)?;
+        initial_cluster(&page.cluster.name, pod, &list)
     }
 
     /// The notes on the claims of the members whose pods are like one with this spec.
@@ -231,8 +264,7 @@ impl Observer {
         let Some(set) = set else {
             return Vec::new();
         };
-        let pods = kept_ordinals(set).map(|n| PodName::new(format!("{}-{n}", page.cluster.name)));
-        let claims = pods.filter_map(|pod| {
+        let claims = kept_pods(set).filter_map(|pod| {
             let on = data_on(spec, page.etcd(), Some(set), &pod);
             let DataOn::Claims(names) = on else {
                 return None;
@@ -307,9 +339,9 @@ impl Observer {
         set: Option<&StatefulSet>,
     ) -> bool {
         let now = self.clock().now();
-        let says =
-            |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);
-        says(&budget.metadata) || set.is_some_and(|set| says(&set.metadata))
+        let says = |said: Intents| said.announced(now) == Some(Intent::Bootstrap);
+        let on_set = set.map(|set| Intents::of_set(set, budget.status.as_ref()));
+        says(Intents::of_budget(budget)) || on_set.is_some_and(says)
     }
 }
 

@@ -11,10 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::belonging::{self, Belonging};
 use super::intents::Intents;
-use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
+use super::retention::goes_with_pods;
+use crate::api::{
+    QuorumDisruptionBudgetStatus, RecordedDeletes, RecordedEtcd, StatefulSetStatus, names,
+};
 use crate::quorum::Intent;
 use crate::quorum::stateful_set::{Ordinals, TeardownPolicy};
-use crate::quorum::{ClusterRef, Ordinal, OutsideOrdinals, PodName, Teardown};
+use crate::quorum::{ClusterRef, Ordinal, OutsideOrdinals, PodName, Teardown, TeardownBy};
 
 /// The state of the object that controls a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,15 +50,25 @@ pub(super) struct Around<'a> {
     pub(super) settle_time: Duration,
     /// Whether the budget allows a teardown that nobody announced.
     pub(super) policy: TeardownPolicy,
+    /// The record of etcd in the cluster's pods.
+    pub(super) etcd: RecordedEtcd<'a>,
     pub(super) now: Timestamp,
 }
 
 impl Around<'_> {
+    /// The announcement without which no pod goes that the StatefulSet does not keep.
+    fn needs(&self, set: &StatefulSet) -> Intent {
+        match replicas(set) {
+            0 => TeardownBy::Hibernation.announced_by(goes_with_pods(set, self.etcd)),
+            _ => Intent::ScaleIn,
+        }
+    }
+
     /// Whether this change of the StatefulSet needs no record: the budget allows it, or somebody
     /// announced it.
     fn passes_unrecorded(&self, set: Option<&StatefulSet>, intent: Intent) -> bool {
         let announced =
-            || set.and_then(|set| Intents::of_stored(&set.metadata).announced(self.now));
+            || set.and_then(|set| Intents::of_set(set, self.status).announced(self.now));
         self.policy == TeardownPolicy::Allow || announced() == Some(intent)
     }
 }
@@ -94,9 +107,8 @@ pub(super) fn of_claim(
     let here = || around.set.and_then(|set| set.metadata.uid.clone());
     let gone = || Some(around.status?.stateful_set.as_ref()?.uid.clone());
     let uid = of_pod.or_else(here).or_else(gone);
-    let mut deletes = recorded(around).into_iter().flat_map(|r| &r.stateful_sets);
-    let keeps = deletes.any(|delete| delete.keeps_claims && Some(&delete.uid) == uid.as_ref());
-    (teardown != Teardown::StatefulSet || !keeps).then_some(teardown)
+    let keep = |uid: String| recorded(around).is_some_and(|r| r.keep_claims(&uid));
+    (teardown != Teardown::StatefulSet || !uid.is_some_and(keep)).then_some(teardown)
 }
 
 fn of_member(member: &PodName, pod: Option<&Pod>, around: &Around<'_>) -> Option<Teardown> {
@@ -111,10 +123,13 @@ fn of_member(member: &PodName, pod: Option<&Pod>, around: &Around<'_>) -> Option
         let (name, uid) = (metadata.name.as_deref()?, metadata.uid.as_deref()?);
         return with_set(member, name, uid, set, around);
     }
-    if around.owner == Owner::Goes {
+    let gone = around
+        .status
+        .and_then(|status| status.stateful_set.as_ref());
+    if around.owner == Owner::Goes && !gone.is_some_and(|gone| gone.orphaned) {
         return Some(Teardown::Owner);
     }
-    let gone = around.status?.stateful_set.as_ref()?;
+    let gone = gone?;
     is_recorded(around, &gone.uid).then_some(Teardown::StatefulSet)
 }
 
@@ -141,7 +156,7 @@ fn with_set(
     let hibernation = recorded.and_then(|r| r.hibernation.as_ref());
     let hibernates = || {
         hibernation.is_some_and(|hibernation| hibernation.uid == uid)
-            || around.passes_unrecorded(Some(set), Intent::Hibernate)
+            || around.passes_unrecorded(Some(set), around.needs(set))
     };
     if replicas == 0 && hibernates() {
         return Some(Teardown::Hibernation);
@@ -167,11 +182,8 @@ pub(super) fn outside_ordinals(pod: &Pod, around: &Around<'_>) -> Option<Outside
     if !is_of_it || kept_ordinals(set).contains(&ordinal.0) {
         return None;
     }
-    let needs = match replicas(set) {
-        0 => Intent::Hibernate,
-        _ => Intent::ScaleIn,
-    };
-    let said = Intents::of_stored(&set.metadata);
+    let needs = around.needs(set);
+    let said = Intents::of_set(set, around.status);
     (said.announced(around.now) != Some(needs)).then(|| OutsideOrdinals {
         set: ClusterRef::new(set.metadata.namespace.clone().unwrap_or_default(), name),
         needs,
@@ -191,19 +203,21 @@ fn terminating_for(metadata: &ObjectMeta, now: Timestamp) -> Duration {
 ///
 /// The pod still refers to the StatefulSet, so it was not orphaned: then the reference would be
 /// gone too. A reference does not prove that the StatefulSet existed, so the budget has to have
-/// recorded it. Without a budget there is no record, and then no other StatefulSet of this name may
-/// exist. A reference does not prove either that the pod belonged to that StatefulSet: a pod that
-/// is not older than the present StatefulSet belongs to that one.
+/// recorded it, and must not have seen a pod without it. Without a budget there is no record, and
+/// then no other StatefulSet of this name may exist. A reference does not prove either that the pod
+/// belonged to that StatefulSet: a pod that is not older than the present StatefulSet belongs to
+/// that one.
 fn without_set(pod: &Pod, uid: &str, around: &Around<'_>) -> Option<Teardown> {
     if !around.set.is_none_or(|set| precedes(pod, set)) {
         return None;
     }
-    if around.owner == Owner::Goes {
+    let is_orphaned = recorded_set(around.status, uid).is_some_and(|gone| gone.orphaned);
+    if around.owner == Owner::Goes && !is_orphaned {
         return Some(Teardown::Owner);
     }
     let admitted = is_recorded(around, uid) || around.passes_unrecorded(None, Intent::Delete);
     let was_there = match around.status {
-        Some(status) => recorded_set(Some(status), uid).is_some(),
+        Some(status) => recorded_set(Some(status), uid).is_some() && !is_orphaned,
         None => around.set.is_none(),
     };
     let for_long = around.set_gone_for >= around.settle_time;
@@ -274,6 +288,16 @@ pub fn first_ordinal(set: &StatefulSet) -> Ordinal {
 pub fn kept_ordinals(set: &StatefulSet) -> Range<u32> {
     let Ordinal(first) = first_ordinal(set);
     first..first.saturating_add(replicas(set))
+}
+
+/// The most members of an etcd cluster that are looked for by the ordinals of a StatefulSet.
+const MOST_MEMBERS: usize = 100;
+
+/// The pods that the StatefulSet asks for and that may be members. It may ask for any number.
+pub(super) fn kept_pods(set: &StatefulSet) -> impl Iterator<Item = PodName> {
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let kept = kept_ordinals(set).take(MOST_MEMBERS);
+    kept.map(move |ordinal| PodName::new(format!("{name}-{ordinal}")))
 }
 
 fn is_recorded(around: &Around<'_>, uid: &str) -> bool {

@@ -1,6 +1,6 @@
 //! The API server's objects for a cluster, all read after the ledger, and the facts in them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,14 +14,15 @@ use super::claim_names::ClaimReads;
 use super::etcd_container::{self, EtcdContainer};
 use super::find::Find;
 use super::initial_state::{InitialState, initial_state};
+use super::intents::Intents;
 use super::owner;
 use super::reach::Reach;
 use super::settings::Settings;
-use super::teardown::{self, Around, Owner, first_ordinal};
+use super::teardown::{self, Around, Owner, first_ordinal, kept_ordinals};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{EtcdDirectories, OwnerStatus, RecordedEtcd, Way, names};
 use crate::etcd::Endpoint;
-use crate::ledger::{OwnerSeen, Page, SetSeen, StatusUpdate};
+use crate::ledger::{OwnerSeen, Page, SetFound, SetSeen, StandingSet, StatusUpdate};
 use crate::plan::replacement::Exit;
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
@@ -377,14 +378,24 @@ impl ClusterView {
                 .and_then(|snapshot| snapshot.cluster_id),
             log_end: snapshot.and_then(|snapshot| snapshot.log_end),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
-            stateful_set: set.and_then(|set| self.seen(set)),
+            stateful_set: if let Some(set) = set {
+                self.seen(set).map(SetFound::Here)
+            } else {
+                belonging::are_orphans(&self.objects.pods).then_some(SetFound::Orphaned)
+            },
             // Any pod that is older than the StatefulSet counts.
             unfinished_deletes: set
                 .filter(|_| !self.may_lack_pods())
                 .and_then(|set| teardown::unfinished(set, &self.objects.pods)),
             standing: set
                 .filter(|set| set.metadata.deletion_timestamp.is_none())
-                .and_then(|set| Some((set.metadata.uid.clone()?, self.objects.now))),
+                .and_then(|set| {
+                    Some(StandingSet {
+                        uid: set.metadata.uid.clone()?,
+                        kept: kept_ordinals(set),
+                        now: self.objects.now,
+                    })
+                }),
             ordinals_here: set
                 .filter(|_| !self.may_lack_pods())
                 .map(|set| teardown::ordinals_here(set, &self.objects.pods)),
@@ -412,6 +423,14 @@ impl ClusterView {
             etcd_age: etcd_age.or(up_for),
             ..pods::facts(pod, node, role, Some(page))
         }
+    }
+
+    /// The pods in which etcd has ended and was started again, over and over.
+    pub fn failing_pods(&self) -> BTreeSet<PodUid> {
+        let restarts = |pod: &PodObject| containers::etcd_history(pod, self.etcd_container()).1;
+        let many = |pod: &&PodObject| i64::from(restarts(pod)) >= containers::MANY_RESTARTS.into();
+        let failing = self.objects.pods.iter().filter(many);
+        failing.map(pods::uid).collect()
     }
 
     /// How etcd's container ends in each pod in which it was restarted over and over and does
@@ -481,6 +500,7 @@ impl ClusterView {
             set_gone_for: self.objects.set_gone_for,
             settle_time: self.objects.settle_time,
             policy: page.budget().spec.policy.teardown(),
+            etcd: page.etcd(),
             now: self.objects.now,
         }
     }
@@ -519,6 +539,7 @@ impl ClusterView {
         Some(SetSeen {
             uid: set.metadata.uid.clone()?,
             owners: seen.collect(),
+            announced: Intents::of_stored(&set.metadata).into_announced(),
         })
     }
 

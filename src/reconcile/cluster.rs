@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::ledger_turn;
-use super::look::{self, Look, ReadPermit, ReconcileError};
+use super::look::{self, Look, ReconcileError};
 use super::operation::OperationContext;
 use super::operations::Operations;
 use super::run::Run;
@@ -24,6 +24,7 @@ use super::upkeep::Upkeep;
 use super::workers::{RESYNC, Wake};
 use crate::causes::causes;
 use crate::quorum::{ClusterRef, Role};
+use crate::turns::Turn;
 
 /// The shortest time between two looks while no operation asks for one, however many wakes there
 /// are.
@@ -37,6 +38,8 @@ const CALM: Duration = Duration::from_secs(15);
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 /// The pause after a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// The time limit for what Kubernetes shows of a cluster. Others wait for the turn meanwhile.
+const READ: Duration = Duration::from_secs(20);
 
 /// The loop of one cluster.
 struct ClusterLoop {
@@ -140,8 +143,10 @@ impl ClusterLoop {
         if !leads && !self.run.is_uneasy(&self.cluster) && has_work.is_none() {
             return RESYNC;
         }
-        let permit = ReadPermit::wait(&self.run).await;
-        match Box::pin(self.look_and_act(leads, permit)).await {
+        let permit = self.run.reading.take(&self.cluster.namespace).await;
+        let run = Arc::clone(&self.run);
+        let acting = Box::pin(self.look_and_act(leads, permit));
+        match run.objects.account(acting).await {
             Ok(next) => next,
             Err(ReconcileError::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {
@@ -155,11 +160,12 @@ impl ClusterLoop {
     async fn look_and_act(
         &mut self,
         leads: bool,
-        permit: ReadPermit,
+        permit: Turn,
     ) -> Result<Duration, ReconcileError> {
         let run = &Arc::clone(&self.run);
         let prober = run.observer.prober().in_passing();
-        let read = Box::pin(look::read(run, &self.cluster, permit)).await?;
+        let reading = timeout(READ, Box::pin(look::read(run, &self.cluster, permit)));
+        let read = reading.await.map_err(|_| ReconcileError::Late(READ))??;
         let Some((page, view)) = read else {
             return Ok(RESYNC);
         };

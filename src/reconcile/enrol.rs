@@ -19,12 +19,11 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::in_force::is_gated;
 use super::run::{Bounds, MANAGER};
-use super::undo;
 use super::watches::{SlimPod, StatefulSetState, Watches};
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
 use crate::lists;
@@ -32,6 +31,11 @@ use crate::named;
 use crate::observe::opts_out;
 use crate::quorum::ClusterRef;
 use crate::telemetry::events::{Notice, Notices, Severity};
+
+/// The most budgets that are deleted in one pass, and the time for that. Other tenants wait
+/// meanwhile for their labels and budgets.
+const DISMISSED_AT_ONCE: usize = 20;
+const DISMISSAL: Duration = Duration::from_secs(10);
 
 /// Whether the gate created this budget.
 pub(super) fn made_here(budget: &QuorumDisruptionBudget) -> bool {
@@ -345,70 +349,96 @@ impl Enrolment {
         }
     }
 
-    /// Deletes budgets that have guarded nothing for a settle time.
+    /// Deletes budgets that have guarded nothing for a settle time: few in one pass, all of one
+    /// namespace, whose pods are listed once. Labels and new budgets of other namespaces do not
+    /// wait for a tenant that abandons many clusters beside many pods.
     async fn dismiss(&mut self, abandoned: BTreeSet<ClusterRef>, now: Instant) {
         self.abandoned_since
             .retain(|cluster, _| abandoned.contains(cluster));
+        let mut due = Vec::new();
         for cluster in abandoned {
             let since = *self.abandoned_since.entry(cluster.clone()).or_insert(now);
-            if now.saturating_duration_since(since) < self.settle_time {
-                continue;
+            if now.saturating_duration_since(since) >= self.settle_time {
+                due.push(cluster);
             }
-            match self.delete_if_unused(&cluster).await {
-                Ok(true) => info!(%cluster, "budget deleted: nothing is left to guard"),
-                Ok(false) => {}
-                Err(error) => warn!(%cluster, %error, "cannot delete the unused budget"),
+        }
+        let Some(namespace) = due.first().map(|cluster| cluster.namespace.clone()) else {
+            return;
+        };
+        due.retain(|cluster| cluster.namespace == namespace);
+        due.truncate(DISMISSED_AT_ONCE);
+        let deleted = timeout(DISMISSAL, self.delete_unused(&namespace, &due)).await;
+        match deleted {
+            Ok(Ok(deleted)) => {
+                for cluster in deleted {
+                    info!(%cluster, "budget deleted: nothing is left to guard");
+                }
             }
-            self.abandoned_since.remove(&cluster);
+            Ok(Err(error)) => warn!(namespace, %error, "cannot delete unused budgets"),
+            Err(_) => warn!(namespace, "no time to delete unused budgets"),
+        }
+        for cluster in &due {
+            self.abandoned_since.remove(cluster);
         }
     }
 
-    /// Deletes a budget at the version that is read here. A record that is written meanwhile keeps
-    /// the budget.
-    async fn delete_if_unused(&self, cluster: &ClusterRef) -> Result<bool, Error> {
-        let ClusterRef { namespace, name } = cluster;
+    /// Deletes budgets of one namespace, each at the version that is read here. A record that is
+    /// written meanwhile keeps a budget. Returns those that were deleted.
+    async fn delete_unused<'a>(
+        &self,
+        namespace: &str,
+        clusters: &'a [ClusterRef],
+    ) -> Result<Vec<&'a ClusterRef>, Error> {
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        let Some(budget) = named::get_opt(&budgets, named::OF_OBJECT, name).await? else {
-            return Ok(false);
-        };
-        let open = budget.status.as_ref().is_some_and(|s| !s.grants.is_empty());
-        if !made_here(&budget) || open {
-            return Ok(false);
-        }
-        let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
-        let set = named::get_opt(&sets, named::OF_OBJECT, name).await?;
-        if set.as_ref().is_some_and(|set| !opts_out(set)) {
-            return Ok(false);
+        let mut unused = Vec::new();
+        for cluster in clusters {
+            let budget = named::get_opt(&budgets, named::OF_OBJECT, &cluster.name).await?;
+            let has_grants = |budget: &QuorumDisruptionBudget| {
+                let status = budget.status.as_ref();
+                status.is_some_and(|status| !status.grants.is_empty())
+            };
+            unused.extend(
+                budget
+                    .filter(|budget| made_here(budget) && !has_grants(budget))
+                    .map(|budget| (cluster, budget)),
+            );
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
         // The pods are read now, with those that lost their labels, because no deletion may be
         // based on caches.
-        let mut is_left = false;
-        let every = ListParams::default();
-        lists::each(&pods, &every, |pod| {
-            is_left |= pod.cluster().as_ref() == Some(cluster);
+        let (mut with_pods, mut with_held) = (BTreeSet::new(), BTreeSet::new());
+        lists::each(&pods, &ListParams::default(), |pod| {
+            if let Some(cluster) = pod.cluster() {
+                if pod.is_held() {
+                    with_held.insert(cluster.clone());
+                }
+                with_pods.insert(cluster);
+            }
         })
         .await?;
-        if set.is_none() && is_left {
-            return Ok(false);
+        let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
+        let mut deleted = Vec::new();
+        for (cluster, budget) in unused {
+            let set = named::get_opt(&sets, named::OF_OBJECT, &cluster.name).await?;
+            let is_guarded = match &set {
+                Some(set) => !opts_out(set),
+                None => with_pods.contains(cluster),
+            };
+            // A pod that waits for its member to be replaced would wait for ever.
+            if is_guarded || with_held.contains(cluster) {
+                continue;
+            }
+            let only_this = DeleteParams::default().preconditions(Preconditions {
+                uid: budget.uid(),
+                resource_version: budget.resource_version(),
+            });
+            match budgets.delete(&cluster.name, &only_this).await {
+                Ok(_) => deleted.push(cluster),
+                Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(error),
+            }
         }
-        // A pod that waits for its member to be replaced would wait for ever.
-        let held = undo::held(&Api::namespaced(self.client.clone(), namespace)).await?;
-        if held
-            .iter()
-            .any(|pod| pod.cluster().as_ref() == Some(cluster))
-        {
-            return Ok(false);
-        }
-        let only_this = DeleteParams::default().preconditions(Preconditions {
-            uid: budget.uid(),
-            resource_version: budget.resource_version(),
-        });
-        match budgets.delete(name, &only_this).await {
-            Ok(_) => Ok(true),
-            Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(deleted)
     }
 
     /// The time until the next pass if no change comes before.

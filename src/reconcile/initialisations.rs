@@ -55,7 +55,7 @@ struct Initialised {
 
 /// The state of the restoration of a member's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Restoring {
+enum RestorationHealth {
     /// Attempts have failed since etcd's container started, and none has succeeded.
     Fails,
     /// The member initialises, and nothing is known of the attempts since etcd's container started.
@@ -94,12 +94,12 @@ impl Initialised {
         self.last?.since(self.before.as_ref()?)
     }
 
-    fn restoring(&self) -> Restoring {
+    fn restoration_health(&self) -> RestorationHealth {
         match self.counts() {
-            _ if self.is_complete => Restoring::Fine,
-            None => Restoring::Unknown,
-            Some(counts) if counts.fails() => Restoring::Fails,
-            Some(_) => Restoring::Fine,
+            _ if self.is_complete => RestorationHealth::Fine,
+            None => RestorationHealth::Unknown,
+            Some(counts) if counts.fails() => RestorationHealth::Fails,
+            Some(_) => RestorationHealth::Fine,
         }
     }
 }
@@ -175,7 +175,7 @@ impl Initialisations {
         let of: Vec<_> = self
             .of
             .iter()
-            .map(|(pod, of)| (pod, of.restoring()))
+            .map(|(pod, of)| (pod, of.restoration_health()))
             .collect();
         let Some((is, reason, message)) = said(&of, was_failing, cluster) else {
             return;
@@ -194,12 +194,14 @@ impl Initialisations {
 
 /// The report. `None` leaves what is shown: `was_failing` says what that is, if anything is.
 fn said(
-    members: &[(&PodName, Restoring)],
+    members: &[(&PodName, RestorationHealth)],
     was_failing: Option<bool>,
     cluster: &ClusterRef,
 ) -> Option<ConditionText> {
     let is = |wanted| members.iter().filter(move |(_, is)| *is == wanted);
-    let mut failing: Vec<&str> = is(Restoring::Fails).map(|(pod, _)| pod.as_str()).collect();
+    let mut failing: Vec<&str> = is(RestorationHealth::Fails)
+        .map(|(pod, _)| pod.as_str())
+        .collect();
     failing.sort_unstable();
     if let Some(first) = failing.first() {
         let namespace = &cluster.namespace;
@@ -210,7 +212,7 @@ fn said(
         return Some(("False", "RestorationFailed", text));
     }
     // A leader that looks for the first time does not know whether the attempts still fail.
-    let is_over = was_failing? && is(Restoring::Unknown).next().is_none();
+    let is_over = was_failing? && is(RestorationHealth::Unknown).next().is_none();
     let text = "no member waits for a restoration that fails".to_owned();
     is_over.then_some(("True", "NoneFails", text))
 }
@@ -288,7 +290,9 @@ fn count(counts: &mut InitialisationCounts, line: &str) {
     for name in [RESTORED, NOT_RESTORED] {
         let seconds = metric(line, name);
         let took = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        counts.restoring = counts.restoring.saturating_add(took.unwrap_or_default());
+        counts.restoration_time = counts
+            .restoration_time
+            .saturating_add(took.unwrap_or_default());
     }
 }
 
@@ -325,7 +329,7 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
             not_restored: 2,
             given_up: 4,
             not_given_up: 0,
-            restoring: Duration::from_millis(3750),
+            restoration_time: Duration::from_millis(3750),
         };
         assert_eq!(counts, expected);
     }
@@ -381,24 +385,24 @@ etcdbr_validation_duration_seconds_count{succeeded="false"} 3
     #[test]
     fn a_restoration_fails_until_one_succeeds_or_the_member_has_joined() {
         let mut member = Initialised::new(starts(0, true), None);
-        assert_eq!(member.restoring(), Restoring::Unknown);
+        assert_eq!(member.restoration_health(), RestorationHealth::Unknown);
         member.last = Some(validated(1));
-        assert_eq!(member.restoring(), Restoring::Fine);
+        assert_eq!(member.restoration_health(), RestorationHealth::Fine);
         member.last = Some(failed(0));
-        assert_eq!(member.restoring(), Restoring::Fails);
+        assert_eq!(member.restoration_health(), RestorationHealth::Fails);
         member.last = Some(failed(1));
-        assert_eq!(member.restoring(), Restoring::Fine);
+        assert_eq!(member.restoration_health(), RestorationHealth::Fine);
         member.last = Some(InitialisationCounts {
             not_given_up: 1,
             ..InitialisationCounts::default()
         });
-        assert_eq!(member.restoring(), Restoring::Fails);
+        assert_eq!(member.restoration_health(), RestorationHealth::Fails);
         member.is_complete = true;
-        assert_eq!(member.restoring(), Restoring::Fine);
+        assert_eq!(member.restoration_health(), RestorationHealth::Fine);
         // Of a start that nobody saw, the earlier attempts are not known.
         let mut unseen = Initialised::new(starts(4, false), None);
         unseen.last = Some(failed(0));
-        assert_eq!(unseen.restoring(), Restoring::Unknown);
+        assert_eq!(unseen.restoration_health(), RestorationHealth::Unknown);
     }
 
     #[test]

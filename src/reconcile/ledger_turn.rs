@@ -13,7 +13,6 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use super::in_force::{OutOfForce, WebhookSetup};
@@ -24,6 +23,7 @@ use crate::causes::causes;
 use crate::ledger::{Ledger, LedgerError, LedgerGuard, LedgerLocks, Page};
 use crate::named;
 use crate::quorum::{ClusterRef, Trust, TrustEvent};
+use crate::turns::{Turn, Turns};
 
 /// The shortest time between two turns, however many wakes there are.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
@@ -70,7 +70,8 @@ async fn turn(
     // Once a minute the workers of thousands of clusters wait here together. What a step needs is
     // allocated when its turn has come.
     let _turn = Box::pin(pass(&run.reading, run.ledger().locks(), cluster)).await;
-    Box::pin(step(run, cluster, outage)).await
+    let step = Box::pin(step(run, cluster, outage));
+    run.objects.account(step).await
 }
 
 /// Writes what there is to write. Returns when to look again if nothing wakes before.
@@ -96,19 +97,18 @@ async fn step(
 /// to queue gives it back, or the guards of a few busy clusters would hold all of them. After the
 /// queue no permit is waited for: the judgements behind would wait as well, and there are no more
 /// such guards than clusters that are being judged.
-async fn pass<'a>(
-    reading: &'a Semaphore,
+async fn pass(
+    reading: &Turns,
     locks: &LedgerLocks,
     cluster: &ClusterRef,
-) -> (LedgerGuard, Option<SemaphorePermit<'a>>) {
-    // The semaphore is never closed.
-    let permit = reading.acquire().await.ok();
+) -> (LedgerGuard, Option<Turn>) {
+    let permit = reading.take(&cluster.namespace).await;
     let mut pass = pin!(locks.enter(cluster));
     let Some(pass) = pass.as_mut().now_or_never() else {
         drop(permit);
         return (pass.await, None);
     };
-    (pass, permit)
+    (pass, Some(permit))
 }
 
 /// Records whether the gate is in force, and whether the ledger is trusted. Returns when to look
@@ -151,7 +151,8 @@ async fn note_force(
     let by = force.as_ref().ok();
     let back = by.map(|by| TrustEvent::InForce { by, history });
     let events: Vec<_> = out.into_iter().chain(back).collect();
-    Ok(ledger.note_trust(&page, &events).await?.unwrap_or(page))
+    let noted = Box::pin(ledger.note_trust(&page, &events)).await?;
+    Ok(noted.unwrap_or(page))
 }
 
 /// Records that the ledger is trusted. Returns when to look again if it is not.

@@ -1,23 +1,25 @@
 //! A look at a cluster that nobody waits for: the ledger first, then the Kubernetes half, then the
 //! members.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use tokio::sync::OwnedSemaphorePermit;
+use k8s_openapi::api::core::v1::Container;
 
 use super::fleet::is_under_way;
 use super::run::Run;
 use super::strategy::kind;
-use crate::api::QuorumDisruptionBudget;
+use crate::api::{QuorumDisruptionBudget, ReplaceMode};
 use crate::etcd::Prober;
 use crate::ledger::{LedgerError, Page};
-use crate::observe::{self, ClusterView, ObserveError, is_held};
+use crate::observe::{self, ClusterView, EtcdContainer, ObserveError, is_held};
 use crate::plan::Handover;
+use crate::plan::replacement::Mode;
 use crate::quorum::evidence::Round;
 use crate::quorum::{ClusterRef, Snapshot};
 use crate::strategy::ON_DELETE;
+use crate::turns::Turn;
 
 /// The reason why a look failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,8 @@ pub(super) enum ReconcileError {
     Observe(#[from] ObserveError),
     #[error("what an operation needs besides: {0}")]
     Gather(String),
+    #[error("the Kubernetes API did not show the cluster within {} s", .0.as_secs())]
+    Late(Duration),
 }
 
 /// The result of a look, with the page of the ledger that was read before.
@@ -38,29 +42,12 @@ pub(super) struct Look {
     pub(super) round: Round,
 }
 
-/// A permit to read a cluster. Few clusters are read at one time.
-///
-/// A worker takes it before it begins its turn: thousands of turns that have begun and wait would
-/// hold most of the process's memory.
-pub(super) struct ReadPermit {
-    _held: Option<OwnedSemaphorePermit>,
-}
-
-impl ReadPermit {
-    /// Waits for a permit.
-    pub(super) async fn wait(run: &Run) -> Self {
-        let permit = Arc::clone(&run.reading).acquire_owned().await;
-        // The semaphore is never closed.
-        Self { _held: permit.ok() }
-    }
-}
-
 /// The ledger and the Kubernetes half. `None` if the cluster has no budget. The permit ends with
 /// this: members are asked without one, so that a cluster that hangs delays no other.
 pub(super) async fn read(
     run: &Run,
     cluster: &ClusterRef,
-    _permit: ReadPermit,
+    _permit: Turn,
 ) -> Result<Option<(Page, ClusterView)>, ReconcileError> {
     let Some(page) = run.ledger().read(cluster).await? else {
         return Ok(None);
@@ -82,7 +69,7 @@ pub(super) async fn ask(
     view: ClusterView,
     prober: &Prober,
 ) -> Result<Look, ReconcileError> {
-    let observe::ClusterObservation {
+    let observe::ClusterLook {
         view,
         snapshot,
         round,
@@ -111,4 +98,25 @@ pub(super) fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSe
     let status = set.and_then(|set| set.status.as_ref());
     let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
     ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)
+}
+
+/// Whether the gate replaces members.
+pub(super) fn mode(budget: &QuorumDisruptionBudget) -> Mode {
+    match budget.spec.replace() {
+        ReplaceMode::Off => Mode::Off,
+        ReplaceMode::Manual => Mode::Manual,
+        ReplaceMode::Auto => Mode::Auto,
+    }
+}
+
+/// The container of etcd in the template of the StatefulSet. The error says for people why that is
+/// not certain. `None` without a template.
+pub(super) fn template_etcd(look: &Look) -> Option<Result<&Container, String>> {
+    let set = look.view.stateful_set()?;
+    let spec = set.spec.as_ref()?.template.spec.as_ref()?;
+    let etcd = EtcdContainer::find(spec, look.view.etcd_container()).certain();
+    Some(etcd.ok_or_else(|| {
+        "several containers may be etcd's: name it in spec.members.container of the budget"
+            .to_owned()
+    }))
 }

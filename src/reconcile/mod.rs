@@ -12,6 +12,7 @@ mod cluster;
 mod companion;
 mod condition;
 mod defragmentation;
+mod deletion;
 mod dispatch;
 mod enrol;
 mod fleet;
@@ -21,6 +22,7 @@ mod leadership;
 mod lease;
 mod ledger_turn;
 mod look;
+mod member_list;
 mod members;
 mod not_guarded;
 mod operation;
@@ -31,6 +33,7 @@ mod replacement;
 mod report;
 mod rollout;
 mod run;
+mod scale;
 mod settle;
 mod status;
 mod strategy;
@@ -46,7 +49,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use strum::VariantNames as _;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -55,9 +58,11 @@ use crate::judge::Judge;
 use crate::observe::Observer;
 use crate::plan::{self, Action, Because, WaitingOn};
 use crate::quorum::evidence::Unanswered;
+use crate::room::Room;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
+use crate::turns::Turns;
 use defragmentation::calls::Calls;
 use fleet::Fleet;
 use lease::Candidate;
@@ -69,6 +74,9 @@ use watches::Change;
 /// at once, as after a start, would delay the API server's answers to webhook callers, and need a
 /// connection for every request.
 const READ_AT_ONCE: usize = 16;
+
+/// The most of them in one namespace.
+const OF_A_NAMESPACE: usize = 8;
 
 /// The parts that the loops use.
 pub struct Context {
@@ -110,6 +118,9 @@ fn expect(metrics: &Metrics) {
     }
     for step in plan::replacement::Step::VARIANTS {
         metrics.expect_replacement_step(step);
+    }
+    for step in plan::scale::Step::VARIANTS {
+        metrics.expect_scale_step(step);
     }
 }
 
@@ -195,7 +206,8 @@ pub async fn run(
         watches,
         leading,
         strategies: Arc::default(),
-        reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
+        reading: Turns::new(READ_AT_ONCE, OF_A_NAMESPACE),
+        objects: Room::default(),
     });
     let synced = run.watches.synced(run.observer.ledger());
     let Some(synced) = cancel.run_until_cancelled(synced).await else {

@@ -1,10 +1,11 @@
 //! Operations: the work of the gate that changes a cluster by steps. One trait, and the driver that
 //! takes the steps.
 //!
-//! An operation is a folder with its [`Operation`], and a line in [`super::operations`]. The driver
-//! is the same for all of them: it gathers what the look lacks, asks the planner, asks the judge,
-//! carries out, and hands over what there is to report. No verdict depends on what an operation
-//! remembers from one look to the next, so another replica goes on at any point where one ended.
+//! An operation is a file or a folder with its [`Operation`], and a line in [`super::operations`].
+//! The driver is the same for all of them: it gathers what the look lacks, asks the planner, asks
+//! the judge, carries out, and hands over what there is to report. No verdict depends on what an
+//! operation remembers from one look to the next, so another replica goes on at any point where one
+//! ended.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use super::operation::{Driven, Driver, OperationContext, Report};
 use super::replacement::Replacement;
 use super::rollout::Rollout;
 use super::run::Run;
+use super::scale::Scale;
 use crate::etcd::Prober;
 use crate::ledger::Page;
 use crate::quorum::ClusterRef;
@@ -16,16 +17,18 @@ use crate::quorum::ClusterRef;
 pub(super) struct Operations {
     replacement: Driven<Replacement>,
     rollout: Driven<Rollout>,
+    scale: Driven<Scale>,
     defragmentation: Driven<Defragmentation>,
 }
 
 impl Operations {
     /// The operations in the order in which they may take the next step. What restores a member
     /// comes first, what takes a healthy one away comes last.
-    fn in_order(&mut self) -> [&mut dyn Driver; 3] {
+    fn in_order(&mut self) -> [&mut dyn Driver; 4] {
         [
             &mut self.replacement,
             &mut self.rollout,
+            &mut self.scale,
             &mut self.defragmentation,
         ]
     }

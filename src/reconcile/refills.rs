@@ -102,7 +102,12 @@ impl Refills {
     }
 
     /// The ends of the log as the members had applied it when last seen, for the next leader.
-    pub(super) fn applied(&self, run: &Run, look: &Look) -> BTreeMap<PodName, AppliedStatus> {
+    /// By pod, with the id of the member that was in it.
+    pub(super) fn applied(
+        &self,
+        run: &Run,
+        look: &Look,
+    ) -> BTreeMap<PodName, (MemberId, AppliedStatus)> {
         let (instant, now) = (run.clock.instant(), run.clock.now());
         let applied = self.seen.iter().filter_map(|(pod, seen)| {
             let since = instant.saturating_duration_since(seen.reached.1);
@@ -118,10 +123,8 @@ impl Refills {
                     known.pod_uid == applied.pod_uid && known.restarts == applied.restarts;
                 is_same && applied.raft_index - known.raft_index < NEWS
             });
-            Some((
-                pod.clone(),
-                before.filter(|_| is_known).cloned().unwrap_or(applied),
-            ))
+            let applied = before.filter(|_| is_known).cloned().unwrap_or(applied);
+            Some((pod.clone(), (seen.id, applied)))
         });
         applied.collect()
     }

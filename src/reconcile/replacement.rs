@@ -23,7 +23,9 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::condition::{self as conditions, find};
-use super::look::{Look, ReconcileError};
+use super::deletion::delete_pod;
+use super::look::{Look, ReconcileError, mode};
+use super::member_list::Refusals;
 use super::operation::{
     Applied, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
 };
@@ -32,8 +34,7 @@ use crate::api::condition;
 use crate::judge::Maintenance;
 use crate::observe::{ClusterView, is_held};
 use crate::plan::replacement::{self as plan, CrashLoop, Mode, disarm};
-use crate::quorum::{ClusterRef, Comparison, Condition, Permitted, PodUid, Role};
-use carry_out::Refusals;
+use crate::quorum::{ClusterRef, Comparison, Condition, GrantKind, PodUid, Role};
 use compare::Comparisons;
 use gather::{Input, gather};
 use step::{Step, Wait};
@@ -111,7 +112,7 @@ impl Operation for Replacement {
         let now = run.clock.instant();
         self.looked = Some(now);
         let leadership_stays = self.refusals.leadership_stays(now);
-        let data = if gather::mode(look.page.budget()) == Mode::Off && !is_open {
+        let data = if mode(look.page.budget()) == Mode::Off && !is_open {
             Comparison::Unknown
         } else {
             self.comparisons.compare(context)
@@ -181,7 +182,8 @@ impl Operation for Replacement {
     ) -> Result<Applied, ReconcileError> {
         let applied = match step {
             Step::Plan(step) => {
-                let done = self.refusals.carry_out(context, input, step, permission);
+                let refusals = &mut self.refusals;
+                let done = carry_out::carry_out(refusals, context, input, step, permission);
                 done.boxed().await
             }
             Step::Undo { pod, .. } => carry_out::undo(context, pod).boxed().await,
@@ -192,9 +194,7 @@ impl Operation for Replacement {
                     .await?;
                 Ok(carry_out::release(context, pod, uid).boxed().await)
             }
-            Step::CreateAnew { pod, uid } => {
-                Ok(carry_out::delete_pod(context, pod, uid).boxed().await)
-            }
+            Step::CreateAnew { pod, uid } => Ok(delete_pod(context, pod, uid).boxed().await),
             Step::BeginAnew(pods) => {
                 let pods = pods.iter().cloned();
                 context
@@ -304,8 +304,7 @@ fn is_worth_a_closer_look(look: &Look) -> bool {
             || !snapshot.accused.is_empty()
     };
     let mut records = page.volume_records().into_values();
-    let auto = gather::mode(page.budget()) == Mode::Auto
-        || records.any(|record| record.volume.is_in_pod());
+    let auto = mode(page.budget()) == Mode::Auto || records.any(|record| record.volume.is_in_pod());
     let learns = || {
         snapshot
             .members
@@ -315,7 +314,7 @@ fn is_worth_a_closer_look(look: &Look) -> bool {
     // A permission to delete a claim, which may still be there under a member that serves.
     let gives_up = || {
         let mut causes = page.grants.iter().flat_map(|(_, grant)| &grant.causes);
-        causes.any(|cause| cause.what == Permitted::Replace)
+        causes.any(|cause| cause.what == GrantKind::Replace)
     };
     let anew = || !view.crash_loops().is_empty() && !snapshot.proves_quorum();
     let may_begin = || ill() && (auto || learns() || !view.crash_loops().is_empty());

@@ -13,8 +13,8 @@ use crate::ledger::{read_log_end, write_tolerance};
 use crate::observe::{InitialState, name_a_user};
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
-    ClusterRef, Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot,
-    Tolerance, Trust, Why,
+    ClusterRef, Condition, EvidenceMode, Grants, Member, MemberId, Membership, PodName, Role,
+    Snapshot, Tolerance, Trust, Why,
 };
 
 use super::condition::{find, put};
@@ -51,8 +51,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
     /// Other clusters whose budgets report the same cluster id.
     pub(super) same_etcd: &'a [ClusterRef],
-    /// The ends of the log as the members had applied it, by pod.
-    pub(super) applied: &'a BTreeMap<PodName, AppliedStatus>,
+    /// The ends of the log as the members had applied it, by pod, with the ids of those members.
+    pub(super) applied: &'a BTreeMap<PodName, (MemberId, AppliedStatus)>,
     /// The effect of a start without data, by pod, where the gate sets that in new pods.
     pub(super) initial_states: &'a BTreeMap<PodName, InitialState>,
     /// The words of nodes about containers that do not run, by pod.
@@ -348,17 +348,25 @@ impl ReportFacts<'_> {
             let by_uid = earlier.clone().find(same_uid);
             by_uid.or_else(|| earlier.clone().find(same_name))
         };
-        let applied = member.pod_name().and_then(|pod| self.applied.get(pod));
+        let id = member.id.map(|id| id.to_string());
+        let id = id.or_else(|| known()?.member_id.clone());
+        // The member of a pod may be another than a moment ago.
+        let seen = member.pod_name().and_then(|pod| self.applied.get(pod));
+        let seen = seen.filter(|(of, _)| id == Some(of.to_string()));
+        let applied = seen.map(|(_, applied)| applied.clone());
+        let recorded = || {
+            known()
+                .filter(|known| known.member_id == id)?
+                .applied
+                .clone()
+        };
         let sizes = member.sizes;
         let bytes = |bytes: u64| i64::try_from(bytes).ok();
         MemberStatus {
             name: member.name.clone(),
             pod: member.pod_name().map(ToString::to_string),
             pod_uid: uid.clone(),
-            member_id: member
-                .id
-                .map(|id| id.to_string())
-                .or_else(|| known()?.member_id.clone()),
+            member_id: id.clone(),
             role: match member.role {
                 Role::Voter => MemberRole::Voter,
                 Role::Learner => MemberRole::Learner,
@@ -373,7 +381,7 @@ impl ReportFacts<'_> {
             data: member
                 .pod_name()
                 .and_then(|pod| self.places.get(pod).copied()),
-            applied: applied.cloned().or_else(|| known()?.applied.clone()),
+            applied: applied.or_else(recorded),
             alarms: member.alarms.iter().map(ToString::to_string).collect(),
             client_urls: if member.pod_name().is_some() {
                 Vec::new()
@@ -410,6 +418,7 @@ impl ReportFacts<'_> {
             voters,
             serving,
             majority,
+            needed: _,
             in_flight,
             is_withheld: _,
         } = tolerance;
@@ -642,9 +651,25 @@ impl ReportFacts<'_> {
                 kind,
                 Is::False,
                 "Outdated",
-                format!("{updated} of {wanted} pods have the update revision"),
+                format!(
+                    "{updated} of {wanted} pods have the update revision{}",
+                    self.outside_ordinals()
+                ),
             ),
         }
+    }
+
+    /// The pods before which the StatefulSet's controller updates no other, with the way on.
+    fn outside_ordinals(&self) -> String {
+        let pods = self.snapshot.pods.iter().map(|pod| &pod.name);
+        let outside: Vec<&str> = pods
+            .filter(|pod| self.snapshot.is_outside_ordinals(pod))
+            .map(PodName::as_str)
+            .collect();
+        if outside.is_empty() {
+            return String::new();
+        }
+        format!("; {}: {OUTSIDE_ORDINALS}", outside.join(", "))
     }
 
     fn set(&self, conditions: &mut Vec<Shown>, kind: &str, is: Is, reason: &str, message: String) {
@@ -659,6 +684,9 @@ impl ReportFacts<'_> {
         put(conditions, shown);
     }
 }
+
+/// The state of a pod that its StatefulSet would not create again.
+pub(super) const OUTSIDE_ORDINALS: &str = "its StatefulSet keeps no pod for this ordinal; scale it back, or announce what you want (quorumgate.io/intent)";
 
 /// The conditions that `Ready` sums up, the one that explains the others first.
 const SUMMED_UP: [&str; 8] = [
@@ -709,7 +737,11 @@ pub(super) fn urgency(
 }
 
 /// The conditions of operations, whose words name the step that comes next.
-const OF_OPERATIONS: [&str; 2] = [condition::DATA_PROTECTED, condition::DEFRAGMENTED];
+const OF_OPERATIONS: [&str; 3] = [
+    condition::DATA_PROTECTED,
+    condition::DEFRAGMENTED,
+    condition::SCALED,
+];
 
 /// Whether an operation writes this condition.
 pub(super) fn is_of_operation(shown: &Shown) -> bool {

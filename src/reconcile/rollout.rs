@@ -9,7 +9,7 @@ mod attention;
 mod carry_out;
 mod desired;
 mod due;
-mod patience;
+mod pauses;
 mod report;
 mod setback;
 mod step;
@@ -40,7 +40,7 @@ use crate::strategy::ON_DELETE;
 use absences::Absences;
 use attention::Attention;
 use desired::Watched;
-use patience::{LATER, Outcome, Patience, SOON};
+use pauses::{LATER, Outcome, Pauses, SOON};
 use report::RolloutReport;
 pub(super) use report::announce;
 use setback::Setbacks;
@@ -52,7 +52,7 @@ use unblock::{Replaced, partition, write_partition};
 pub(super) struct Rollout {
     absences: Absences,
     attention: Attention,
-    patience: Patience,
+    pauses: Pauses,
     replaced: Replaced,
     setbacks: Setbacks,
 }
@@ -155,8 +155,8 @@ impl Operation for Rollout {
             return Ok(None);
         };
         let now = run.clock.instant();
-        let patience = run.observer.patience(&look.page)?;
-        self.attention.take_in(look, patience, now);
+        let limit = run.observer.round_limit(&look.page)?;
+        self.attention.take_in(look, limit, now);
         let ours = Self::is_ours(run, set);
         let watched = Watched {
             findings: if ours {
@@ -307,7 +307,7 @@ impl Operation for Rollout {
         let waiting = waiting(next, made);
         let outcome = outcome(made, waiting.as_ref());
         let (now, metrics) = (context.run.clock.instant(), &context.run.metrics.rollout);
-        self.patience.after(outcome, now, metrics)
+        self.pauses.after(outcome, now, metrics)
     }
 
     fn until_otherwise<'a>(&'a self, prober: &'a Prober) -> BoxFuture<'a, ()> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::defragmentation::calls::Calls;
@@ -21,9 +20,11 @@ use crate::judge::Judge;
 use crate::ledger::{Ledger, Page, trust_record};
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
+use crate::room::Room;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
+use crate::turns::Turns;
 
 /// The name of the gate as a writer of objects, and the value of [`names::MANAGED_BY`] on objects
 /// that it created.
@@ -102,7 +103,9 @@ pub(super) struct Run {
     /// The rollouts of all clusters.
     pub(super) fleet: Fleet,
     /// The permits for clusters that are read in the background.
-    pub(super) reading: Arc<Semaphore>,
+    pub(super) reading: Turns,
+    /// The memory of the objects that are read in the background.
+    pub(super) objects: Room,
     /// The name of this process in the grants of its defragmentations.
     pub(super) me: String,
     /// The calls of this process that make members defragment.

@@ -12,7 +12,9 @@ use tracing::{info, warn};
 use super::operation::OperationContext;
 use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::ledger::{Ledger, LedgerError, Page, Settled};
-use crate::quorum::{Defragmentation, PodName, Replacement, VolumeRecords, progress_of_claims};
+use crate::quorum::{
+    DefragmentationProgress, PodName, ReplacementProgress, VolumeRecords, progress_of_claims,
+};
 use crate::telemetry::metrics::Metrics;
 
 /// How often a pod is looked at that terminates. Its end wakes the loop; this is for an event that
@@ -97,7 +99,7 @@ pub(super) async fn claims(context: &OperationContext<'_>) -> Result<GivenUp, Le
 pub(super) async fn replacement(
     context: &OperationContext<'_>,
     member: &PodName,
-    seen: Replacement,
+    seen: ReplacementProgress,
     note: impl FnOnce(&mut Vec<ReplacementStatus>, &mut VolumeRecords),
 ) -> Result<bool, LedgerError> {
     let (page, settle_time) = (&context.look.page, context.run.settings.settle_time);
@@ -111,7 +113,7 @@ pub(super) async fn replacement(
 pub(super) async fn defragmentation(
     context: &OperationContext<'_>,
     member: &PodName,
-    seen: Defragmentation,
+    seen: DefragmentationProgress,
     note: impl FnOnce(&mut Vec<DefragmentationStatus>),
 ) -> Result<bool, LedgerError> {
     let (page, settle_time) = (&context.look.page, context.run.settings.settle_time);

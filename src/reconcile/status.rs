@@ -25,7 +25,7 @@ use super::ways::Ways;
 use super::{rollout, strategy, volumes};
 use crate::api::{Membership, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::{LedgerError, StatusUpdate};
-use crate::observe::{ObserveError, is_enrolled, opts_out, words_of_way};
+use crate::observe::{Intents, ObserveError, is_enrolled, opts_out, words_of_way};
 use crate::quorum::Trust;
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
@@ -191,6 +191,7 @@ impl Reports {
             self.refills.note(run, look, pod, *id, "on another volume");
         }
         StatusUpdate {
+            announced: Some(Intents::of_stored(&budget.metadata).into_announced()),
             no_bootstrap: !run.observer.announces_bootstrap(budget, set),
             lost: lost
                 .filter(|lost| lasts || lost.is_plain())

@@ -36,7 +36,7 @@ pub async fn held_pods(client: &Client) -> Result<Vec<String>, Error> {
 }
 
 /// The pods among these that wait for the gate's scheduling gate.
-pub(super) async fn held(pods: &Api<SlimPod>) -> Result<Vec<SlimPod>, Error> {
+async fn held(pods: &Api<SlimPod>) -> Result<Vec<SlimPod>, Error> {
     let unscheduled = ListParams::default().fields("spec.nodeName=");
     let mut held = Vec::new();
     lists::each(pods, &unscheduled, |pod| {
@@ -85,41 +85,37 @@ fn outdated(set: &StatefulSet) -> Option<(i32, i32)> {
     (outdated > 0).then_some((outdated, replicas))
 }
 
-/// Takes off members' pods what keeps cluster autoscalers from their nodes, where the gate's
-/// webhook put it there: nobody guards these pods any more, and their nodes would never be scaled
-/// down.
+/// Takes the marks of the gate's webhook off members' pods: nobody guards these pods any more, and
+/// one of the marks keeps cluster autoscalers from scaling their nodes down. That one stays where
+/// the owner asks for it.
 pub async fn marks_of_pods(client: &Client) -> Result<Vec<String>, Error> {
     let mut left = Vec::new();
     for (namespace, clusters) in guarded(client).await? {
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), &namespace);
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-        // The name and the UID of each marked pod, by its cluster.
-        let mut marked: BTreeMap<String, Vec<(String, Option<String>)>> = BTreeMap::new();
+        // The name and the UID of each marked pod, and whether autoscalers keep off it, by cluster.
+        let mut marked: BTreeMap<String, Vec<(String, Option<String>, bool)>> = BTreeMap::new();
         lists::each_metadata(&pods, &ListParams::default(), |pod| {
-            let mark = pod.annotations().get(names::SAFE_TO_EVICT);
-            if mark.is_none_or(|mark| mark != names::FALSE) {
+            let is_marked = |key, value| pod.annotations().get(key).is_some_and(|v| v == value);
+            let is_kept = is_marked(names::SAFE_TO_EVICT, names::FALSE);
+            if !is_kept && !is_marked(names::ASKED, names::TRUE) {
                 return;
             }
             let cluster = named_after(&pod.metadata);
             if let Some(cluster) = cluster.filter(|cluster| clusters.contains(cluster)) {
                 let pods = marked.entry(cluster).or_default();
-                pods.push((pod.name_any(), pod.uid()));
+                pods.push((pod.name_any(), pod.uid(), is_kept));
             }
         })
         .await?;
         for (cluster, marked) in marked {
-            if asks_for_mark(
-                named::get_opt(&sets, named::OF_OBJECT, &cluster)
-                    .await?
-                    .as_ref(),
-            ) {
-                continue;
-            }
-            for (name, uid) in marked {
-                let without = json!({"metadata": {
-                    "uid": uid, "annotations": {names::SAFE_TO_EVICT: Value::Null},
-                }});
-                let without = Patch::Merge(without);
+            let set = named::get_opt(&sets, named::OF_OBJECT, &cluster).await?;
+            let by_owner = asks_for_mark(set.as_ref());
+            for (name, uid, is_kept) in marked {
+                let of_autoscalers = (is_kept && !by_owner).then_some(names::SAFE_TO_EVICT);
+                let marks = [names::ASKED].into_iter().chain(of_autoscalers);
+                let marks: BTreeMap<_, _> = marks.map(|mark| (mark, Value::Null)).collect();
+                let without = Patch::Merge(json!({"metadata": {"uid": uid, "annotations": marks}}));
                 let params = PatchParams::default();
                 let patched = pods.patch_metadata(&name, &params, &without).await;
                 if allowing_races(patched)?.is_none() {

@@ -81,7 +81,7 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReplacementLabel {
+struct StepLabel {
     step: &'static str,
 }
 
@@ -145,7 +145,8 @@ pub struct Metrics {
     certificates_made: Family<MadeLabel, Counter>,
     events_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
-    replacement_steps: Family<ReplacementLabel, Counter>,
+    replacement_steps: Family<StepLabel, Counter>,
+    scale_steps: Family<StepLabel, Counter>,
     grants_unused: Family<ClusterLabel, Counter>,
     log_lines_dropped: Counter,
     log_lines_left_out: Counter,
@@ -193,6 +194,7 @@ impl Metrics {
             events_dropped: Counter::default(),
             duties_broken: Family::default(),
             replacement_steps: Family::default(),
+            scale_steps: Family::default(),
             grants_unused: Family::default(),
             log_lines_dropped: Counter::default(),
             log_lines_left_out: Counter::default(),
@@ -295,6 +297,11 @@ impl Metrics {
             self.replacement_steps.clone(),
         );
         registry.register(
+            "scale_steps",
+            "Steps by which the number of members was changed, by what was done",
+            self.scale_steps.clone(),
+        );
+        registry.register(
             "grants_unused",
             "Permissions to delete a member that ended without a delete, by cluster",
             self.grants_unused.clone(),
@@ -350,8 +357,13 @@ impl Metrics {
 
     /// Shows a step of a replacement at zero that was not made yet.
     pub fn expect_replacement_step(&self, step: &'static str) {
-        let labels = ReplacementLabel { step };
+        let labels = StepLabel { step };
         drop(self.replacement_steps.get_or_create(&labels));
+    }
+
+    /// Shows a step of a change of the number of members at zero that was not made yet.
+    pub fn expect_scale_step(&self, step: &'static str) {
+        drop(self.scale_steps.get_or_create(&StepLabel { step }));
     }
 
     /// Counts a request that was refused before it was judged.
@@ -451,8 +463,13 @@ impl Metrics {
 
     /// Counts a step of the replacement of a member.
     pub fn replacement_step(&self, step: &'static str) {
-        let label = ReplacementLabel { step };
+        let label = StepLabel { step };
         self.replacement_steps.get_or_create(&label).inc();
+    }
+
+    /// Counts a step of a change of the number of members.
+    pub fn scale_step(&self, step: &'static str) {
+        self.scale_steps.get_or_create(&StepLabel { step }).inc();
     }
 
     /// Sets the function that returns the number of lines the log has dropped since the process

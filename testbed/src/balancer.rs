@@ -240,6 +240,7 @@ async fn serve(mut client: TcpStream, shared: &Shared) {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
 
     use super::*;
 
@@ -265,9 +266,10 @@ mod tests {
 
     #[tokio::test]
     async fn connections_go_only_to_replicas_in_the_service() {
-        let dead = std::net::TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .unwrap();
+        // Bound and not listening, it refuses connections, and nobody else can get its port.
+        let refusing = TcpSocket::new_v4().unwrap();
+        refusing.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let dead = refusing.local_addr().unwrap();
         let balancer = Balancer::start([says(0).await, dead, says(2).await]).unwrap();
         for _ in 0..6 {
             assert_eq!(call(&balancer).await.len(), 1, "left to itself it goes on");

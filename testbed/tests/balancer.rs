@@ -11,19 +11,13 @@ use std::time::Duration;
 use quorumgate_testbed::balancer::Balancer;
 use quorumgate_testbed::eventually;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// A server that answers every line with its name, until it is aborted.
-struct Replica {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-async fn replica(name: &'static str) -> Replica {
+/// The address of a server that answers every line with its name.
+async fn replica(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let task = tokio::spawn(async move {
+    tokio::spawn(async move {
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((mut stream, _)) = listener.accept().await {
             connections.spawn(async move {
@@ -34,7 +28,15 @@ async fn replica(name: &'static str) -> Replica {
             });
         }
     });
-    Replica { address, task }
+    address
+}
+
+/// A socket that refuses connections. Bound and not listening, it keeps its port to itself.
+fn refusing() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 async fn connect(balancer: &Balancer) -> TcpStream {
@@ -56,7 +58,7 @@ async fn ask_anew(balancer: &Balancer) -> String {
 #[tokio::test]
 async fn connections_are_spread_evenly_and_keep_their_replica() {
     let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).unwrap();
+    let balancer = Balancer::start([a, b]).unwrap();
     let mut answers = Vec::new();
     for _ in 0..4 {
         let mut stream = connect(&balancer).await;
@@ -70,10 +72,8 @@ async fn connections_are_spread_evenly_and_keep_their_replica() {
 
 #[tokio::test]
 async fn a_replica_that_refuses_is_skipped() {
-    let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).unwrap();
-    a.task.abort();
-    let _ended = a.task.await;
+    let (_socket, nobody) = refusing();
+    let balancer = Balancer::start([nobody, replica("b").await]).unwrap();
     for _ in 0..3 {
         assert_eq!(ask_anew(&balancer).await, "b");
     }
@@ -82,17 +82,15 @@ async fn a_replica_that_refuses_is_skipped() {
 
 #[tokio::test]
 async fn without_any_replica_connections_are_closed() {
-    let a = replica("a").await;
-    let balancer = Balancer::start([a.address]).unwrap();
-    a.task.abort();
-    let _ended = a.task.await;
+    let (_socket, nobody) = refusing();
+    let balancer = Balancer::start([nobody]).unwrap();
     assert!(ask(&mut connect(&balancer).await).await.is_err());
 }
 
 #[tokio::test]
 async fn pinning_moves_open_connections_too_and_can_be_undone() {
     let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).unwrap();
+    let balancer = Balancer::start([a, b]).unwrap();
     let mut before = connect(&balancer).await;
     assert_eq!(ask(&mut before).await.unwrap(), "a");
     balancer.pin(1);
@@ -143,7 +141,7 @@ fn connections_are_carried_while_nothing_else_of_the_test_runs() {
 #[tokio::test]
 async fn a_balancer_that_is_dropped_stops_listening() {
     let a = replica("a").await;
-    let balancer = Balancer::start([a.address]).unwrap();
+    let balancer = Balancer::start([a]).unwrap();
     let mut open = connect(&balancer).await;
     ask(&mut open).await.unwrap();
     let address = balancer.address();

@@ -499,7 +499,7 @@ async fn nothing_else_goes(world: &World) -> Result<()> {
     world.settled().await
 }
 
-fn claims(world: &World) -> Api<PersistentVolumeClaim> {
+pub(crate) fn claims(world: &World) -> Api<PersistentVolumeClaim> {
     world.sandbox.api()
 }
 
@@ -557,7 +557,7 @@ async fn causes(world: &World, pod: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-async fn patch(world: &World, set: &str, change: &serde_json::Value) -> Result<()> {
+pub(crate) async fn patch(world: &World, set: &str, change: &serde_json::Value) -> Result<()> {
     let sets: Api<StatefulSet> = world.sandbox.api();
     sets.patch(set, &PatchParams::default(), &Patch::Merge(change))
         .await?;
@@ -566,7 +566,7 @@ async fn patch(world: &World, set: &str, change: &serde_json::Value) -> Result<(
 
 /// Sets the retention policy of the StatefulSet. Waits until its claims have the owners that follow
 /// from that.
-async fn retain(world: &World, when_deleted: &str, when_scaled: &str) -> Result<()> {
+pub(crate) async fn retain(world: &World, when_deleted: &str, when_scaled: &str) -> Result<()> {
     let policy = json!({"whenDeleted": when_deleted, "whenScaled": when_scaled});
     let change = json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}});
     patch(world, "etcd", &change).await?;

@@ -93,9 +93,14 @@ async fn goes_up_to_the_second_member(crowd: usize, name: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_as_large_as_etcd_takes_them_pass_when_they_come_change_and_go() -> Result<()> {
     let world = World::new("fat").await?;
-    let mebibyte = "x".repeat(FAT);
-    for (name, evict) in [("fat-0", false), ("fat-1", true)] {
-        create(&world, name, &mebibyte).await?;
+    // API servers write a `<` as six bytes.
+    for (name, evict, byte) in [
+        ("fat-0", false, "x"),
+        ("fat-1", true, "x"),
+        ("fat-2", false, "<"),
+        ("fat-3", true, "<"),
+    ] {
+        create(&world, name, &byte.repeat(FAT)).await?;
         // Such a review has two large objects, the old and the new one.
         let change =
             Patch::Strategic(json!({"spec": {"containers": [{"name": "idle", "image": "other"}]}}));

@@ -15,7 +15,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Event, Namespace};
-use kube::api::{DynamicObject, Patch, PatchParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use quorumgate::api::condition;
@@ -168,6 +169,21 @@ async fn what_git_says(world: &World) -> Result<Vec<Value>> {
     ])
 }
 
+/// The same with the callee, as it has to be in a configuration that is created. The certificate is
+/// the gate's to write.
+fn without_bundles(mut configuration: Value) -> Value {
+    for webhook in configuration["webhooks"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        if let Some(callee) = webhook["clientConfig"].as_object_mut() {
+            callee.remove("caBundle");
+        }
+    }
+    configuration
+}
+
 /// The fields that change where two writers fight: generations of objects, and how the gate is
 /// called.
 async fn traces_of_a_fight(world: &World) -> Result<Value> {
@@ -270,6 +286,70 @@ async fn a_tool_that_takes_the_bundle_away_every_second_is_named_in_an_event() -
         Ok(())
     })
     .await?;
+    drop(tool);
+    world.close().await
+}
+
+/// The steps of "Switch the gate off" in docs/troubleshoot.md, in their order.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_gate_is_off_only_while_the_tool_that_installed_it_is_suspended() -> Result<()> {
+    let world = World::builder("gitops-off")
+        .own_certificates()
+        .start()
+        .await?;
+    world.trusted().await?;
+    let client = world.bed().client();
+    let name = world.gate.webhook_configuration().to_owned();
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let git = vec![
+        without_bundles(as_in_git(&validating.get(&name).await?)?),
+        without_bundles(as_in_git(&mutating.get(&name).await?)?),
+    ];
+    let switch_off = async || {
+        let all = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+        let deleted = world.kubectl(&["delete", all, &name]).await?;
+        deleted.success().map(drop)
+    };
+    let uid = world.etcd.pod_uid("etcd-2").await?;
+
+    for replica in world.gate.replicas() {
+        replica.term().await?;
+    }
+    let tool = Tool::start(&client, git.clone());
+    tool.applies(1).await?;
+    switch_off().await?;
+    tool.applies(2).await?;
+    eventually(SOON, "the tool has brought the webhooks back", async || {
+        let only_ask = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        let refused = world.pods().delete("etcd-2", &only_ask).await.err();
+        let message = refused.context("etcd-2 may go")?.to_string();
+        ensure!(message.contains("failed calling webhook"), "{message}");
+        Ok(())
+    })
+    .await?;
+
+    drop(tool);
+    world.gate.unregister().await?;
+    world.delete("etcd-2").await?;
+    world.replaced("etcd-2", &uid).await?;
+
+    let tool = Tool::start(&client, git);
+    tool.applies(1).await?;
+    for replica in world.gate.replicas() {
+        replica.restart().await?;
+    }
+    world.gate.in_force(SOON).await?;
+    world
+        .has_to_wait("etcd-1", &["earlier permissions may still be open"])
+        .await?;
+    let is_true = |said: &Condition| said.status == "True";
+    world.reported(condition::GATE_ACTIVE, is_true).await?;
+    world.trusted().await?;
+    world.whole().await?;
     drop(tool);
     world.close().await
 }

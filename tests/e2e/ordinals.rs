@@ -16,19 +16,7 @@ async fn a_set_made_anew_with_fewer_replicas_takes_no_member_until_that_is_annou
 {
     let world = World::new("fewer").await?;
     let before = world.pod_uids().await?;
-    let mut set = orphaned(&world).await?;
-    let spec = set.spec.as_mut().context("no spec")?;
-    spec.replicas = Some(2);
-    // The claim of the pod would go with it.
-    spec.persistent_volume_claim_retention_policy =
-        Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
-            when_deleted: None,
-            when_scaled: Some("Delete".into()),
-        });
-    recreate(&world, set).await?;
-    world
-        .told_by_event("OutsideOrdinals", "intent=scale-in")
-        .await?;
+    made_anew(&world, 2).await?;
     let (code, message) = refusal(world.delete("etcd-2").await)?;
     let leads = message.contains("member remove") && message.contains("scale");
     ensure!(code == 403 && leads, "{code}: {message}");
@@ -50,6 +38,23 @@ async fn a_set_made_anew_with_fewer_replicas_takes_no_member_until_that_is_annou
         world.etcd.serves(pod, SOON).await?;
     }
     world.close().await
+}
+
+/// Makes the StatefulSet anew with fewer replicas, and waits until a pod is kept for that. The
+/// claims of such pods would go with them.
+pub(crate) async fn made_anew(world: &World, replicas: i32) -> Result<()> {
+    let mut set = orphaned(world).await?;
+    let spec = set.spec.as_mut().context("no spec")?;
+    spec.replicas = Some(replicas);
+    spec.persistent_volume_claim_retention_policy =
+        Some(StatefulSetPersistentVolumeClaimRetentionPolicy {
+            when_deleted: None,
+            when_scaled: Some("Delete".into()),
+        });
+    recreate(world, set).await?;
+    world
+        .told_by_event("OutsideOrdinals", "intent=scale-in")
+        .await
 }
 
 /// The change to a range of ordinals.

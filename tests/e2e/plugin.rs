@@ -35,7 +35,7 @@ fn plugin(world: &World, kubeconfig: &Path, args: &[&str]) -> Result<Invocation>
 }
 
 /// The same as an administrator.
-async fn quorum(world: &World, args: &[&str]) -> Result<Output> {
+pub(crate) async fn quorum(world: &World, args: &[&str]) -> Result<Output> {
     let kubeconfig = world.bed().admin_kubeconfig();
     let said = plugin(world, &kubeconfig, args)?.await?;
     eprintln!(

@@ -66,6 +66,9 @@ where
     Ok(())
 }
 
+/// The words of the policy for StatefulSets.
+const NOTHING_ELSE: &str = "updateStrategy and replicas, and nothing else";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_only() -> Result<()>
 {
@@ -73,22 +76,19 @@ async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_o
     let sets: Api<StatefulSet> = Api::namespaced(account(&world).await?, world.namespace());
     let changed = json!({"spec": {"template": {"metadata": {"annotations": {"a": "changed"}}}}});
     eventually(SOON, "the policies are in force", || async {
-        forbidden(
-            &sets,
-            "etcd",
-            changed.clone(),
-            "updateStrategy and nothing else",
-        )
-        .await
+        forbidden(&sets, "etcd", changed.clone(), NOTHING_ELSE).await
     })
     .await?;
+    for replicas in [0, 1, 5] {
+        let patch = json!({"spec": {"replicas": replicas}});
+        forbidden(&sets, "etcd", patch, "changes replicas by one").await?;
+    }
     for patch in [
-        json!({"spec": {"replicas": 0}}),
         json!({"spec": {"minReadySeconds": 7}}),
         json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}}),
         json!({"spec": {"template": {"spec": {"containers": [{"name": "etcd", "image": "mine"}]}}}}),
     ] {
-        forbidden(&sets, "etcd", patch, "updateStrategy and nothing else").await?;
+        forbidden(&sets, "etcd", patch, NOTHING_ELSE).await?;
     }
     let until = json!({"quorumgate.io/override-until": "2030-01-01T00:00:00Z"});
     let override_ = json!({"metadata": {"annotations": until}});
@@ -102,6 +102,7 @@ async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_o
         forbidden(&sets, "etcd", patch, "no label, owner or finalizer").await?;
     }
     // The gate's own changes pass.
+    allowed(&sets, "etcd", json!({"spec": {"replicas": 4}})).await?;
     let memory = json!({"quorumgate.io/previous-update-strategy": "{\"type\":\"RollingUpdate\"}"});
     for patch in [
         json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}),
@@ -712,7 +713,7 @@ async fn of_a_pod_the_account_takes_its_own_scheduling_gate_off_only() -> Result
     let pods: Api<Pod> = Api::namespaced(account(&world).await?, world.namespace());
     let relabelled = json!({"metadata": {"labels": {"a": "b"}}});
     eventually(SOON, "the policies are in force", || async {
-        forbidden(&pods, "held-0", relabelled.clone(), "and nothing else").await
+        forbidden(&pods, "held-0", relabelled.clone(), "may change nothing").await
     })
     .await?;
     let override_ = json!({"quorumgate.io/override-until": "2030-01-01T00:00:00Z"});
@@ -724,7 +725,7 @@ async fn of_a_pod_the_account_takes_its_own_scheduling_gate_off_only() -> Result
         ),
         (
             json!({"metadata": {"annotations": override_}}),
-            "and nothing else",
+            "may change nothing",
         ),
         (
             json!({"spec": {"activeDeadlineSeconds": 7}}),
@@ -733,20 +734,31 @@ async fn of_a_pod_the_account_takes_its_own_scheduling_gate_off_only() -> Result
     ] {
         forbidden(&pods, "held-0", patch, words).await?;
     }
-    let status = async |status: Value| {
-        let change = Patch::Strategic(json!({"status": status}));
+    let to_status = async |change: Value| {
         let params = PatchParams::default();
-        pods.patch_status("held-0", &params, &change).await
+        pods.patch_status("held-0", &params, &Patch::Strategic(change))
+            .await
     };
-    let condition = |kind: &str| json!({"conditions": [{"type": kind, "status": "True"}]});
-    for other in [condition("Ready"), json!({"phase": "Running"})] {
-        let (_, message) = refusal(status(other).await)?;
-        ensure!(
-            message.contains("quorumgate.io/Held and nothing else"),
-            "{message}"
-        );
+    let condition =
+        |kind: &str| json!({"status": {"conditions": [{"type": kind, "status": "True"}]}});
+    let other_status = "quorumgate.io/Held and nothing else";
+    for (change, words) in [
+        (condition("Ready"), other_status),
+        (json!({"status": {"phase": "Running"}}), other_status),
+        (
+            json!({"metadata": {"annotations": override_}}),
+            "may change nothing",
+        ),
+        (relabelled, "may change nothing"),
+        (
+            json!({"metadata": {"finalizers": ["example.org/a"]}}),
+            "may change nothing",
+        ),
+    ] {
+        let (_, message) = refusal(to_status(change).await)?;
+        ensure!(message.contains(words), "{message}");
     }
-    status(condition("quorumgate.io/Held")).await?;
+    to_status(condition("quorumgate.io/Held")).await?;
     let left = json!([{"name": "example.org/other"}]);
     allowed(&pods, "held-0", json!({"spec": {"schedulingGates": left}})).await?;
     world.close().await

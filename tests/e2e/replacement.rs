@@ -59,6 +59,53 @@ pub(crate) async fn one_is_lost(version: EtcdVersion, name: &str) -> Result<()> 
     world.close().await
 }
 
+/// The next leader knows the members by the budget alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_just_replaced_is_not_told_as_refilled_by_the_next_leader() -> Result<()>
+{
+    let world = protected("replaced-led", EtcdVersion::V3_7, "Manual").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let leader = world.etcd.leader().await?;
+    let pods = world.etcd.pod_names();
+    let pod = pods
+        .iter()
+        .find(|pod| **pod != leader)
+        .context("no other")?;
+    let applied = async || {
+        let status = world.budget().await?.status.unwrap_or_default();
+        let mut members = status.members.into_iter();
+        let member = members.find(|member| member.pod.as_ref() == Some(pod));
+        anyhow::Ok((member.and_then(|member| member.applied), status.refills))
+    };
+    eventually(SOON, "what it has is on record", || async {
+        let (known, _) = applied().await?;
+        let known = known.context("nothing is")?;
+        ensure!(known.raft_index > 200, "{known:?}");
+        Ok(())
+    })
+    .await?;
+    let old = world.etcd.member(pod).await?.id;
+    request(&world, &format!("{old:x}")).await?;
+    finished(&world, pod).await?;
+    let first = driver(&world).await?;
+    world.gate.replica(first).kill().await?;
+    let uid = world.etcd.pod_uid(pod).await?;
+    let refills = eventually(SOON, "the next leader has seen the new member", || async {
+        let (known, refills) = applied().await?;
+        let known = known.context("nothing is on record")?;
+        ensure!(known.pod_uid == uid, "{known:?}");
+        ensure!(driver(&world).await? != first, "the old one leads");
+        Ok(refills)
+    })
+    .await?;
+    ensure!(refills.is_empty(), "{refills:?}");
+    world.reported("DataIntact", |c| c.status == "True").await?;
+    world.gate.replica(first).restart().await?;
+    is_whole_without(&world, old).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
 /// Where no replica of the gate answers, a pod is created as its template says. On the new claim of
 /// a replacement etcd begins under the id that was removed, and never starts again.
 #[tokio::test(flavor = "multi_thread")]

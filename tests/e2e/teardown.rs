@@ -28,7 +28,7 @@ async fn a_namespace_with_members_goes_even_without_a_quorum() -> Result<()> {
 async fn a_delete_of_serving_members_is_refused_until_it_is_announced() -> Result<()> {
     let world = World::new("sts-delete").await?;
     let command = format!(
-        "kubectl -n {} annotate statefulset etcd quorumgate.io/intent=delete",
+        "kubectl -n {} annotate --overwrite statefulset etcd quorumgate.io/intent=delete",
         world.namespace()
     );
     for how in [DeleteParams::background(), DeleteParams::foreground()] {
@@ -58,6 +58,49 @@ async fn a_delete_of_serving_members_is_refused_until_it_is_announced() -> Resul
 
     announce(&world, "delete").await?;
     delete_whole(&world, &DeleteParams::foreground()).await?;
+    world.close().await
+}
+
+/// An announcement that is kept in Git is written again with every other change there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_later_write_of_its_manager_renews_no_announcement() -> Result<()> {
+    let world = World::new("intent-kept").await?;
+    let recorded = async |value: Option<&str>| {
+        eventually(SOON, "the announcement is on record", || async {
+            let status = world.budgets().get("etcd").await?.status;
+            let known = status.and_then(|status| status.stateful_set?.announcement);
+            let known = known.map(|known| known.value);
+            ensure!(known.as_deref() == value, "{known:?}");
+            Ok(())
+        })
+        .await
+    };
+    announce(&world, "delete").await?;
+    recorded(Some("delete")).await?;
+    let yesterday = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(25);
+    let known = json!({"value": "delete", "since": yesterday.to_string()});
+    let status = json!({"status": {"statefulSet": {"announcement": known}}});
+    let (params, patch) = (PatchParams::default(), Patch::Merge(&status));
+    world
+        .budgets()
+        .patch_status("etcd", &params, &patch)
+        .await?;
+    let note = json!({"metadata": {"annotations": {"team": "storage"}}});
+    let note = Patch::Merge(&note);
+    sets(&world).patch("etcd", &params, &note).await?;
+    let delete = DeleteParams::background();
+    let (code, message) = refusal(sets(&world).delete("etcd", &delete).await)?;
+    ensure!(
+        code == 403 && message.contains("remove it, and set it again"),
+        "{code}: {message}"
+    );
+
+    let remove = json!({"metadata": {"annotations": {"quorumgate.io/intent": null}}});
+    let remove = Patch::Merge(&remove);
+    sets(&world).patch("etcd", &params, &remove).await?;
+    recorded(None).await?;
+    announce(&world, "delete").await?;
+    delete_whole(&world, &delete).await?;
     world.close().await
 }
 
@@ -337,7 +380,7 @@ pub(crate) async fn manifest_of(world: &World) -> Result<serde_json::Value> {
 async fn an_announced_hibernation_takes_every_member_and_waking_brings_them_back() -> Result<()> {
     let world = World::new("hibernate").await?;
     let (code, message) = refusal(world.etcd.scale(0).await)?;
-    let command = "annotate statefulset etcd quorumgate.io/intent=hibernate";
+    let command = "annotate --overwrite statefulset etcd quorumgate.io/intent=hibernate";
     ensure!(
         code == 403 && message.contains(command),
         "{code}: {message}"
@@ -361,7 +404,7 @@ async fn an_owner_that_asks_for_no_members_scales_them_away_and_nobody_else() ->
     let widgets = Widgets::define(&world).await?;
     widgets.may_be_read(&world).await?;
     widgets.own(&world).await?;
-    let command = "annotate statefulset etcd quorumgate.io/intent=hibernate";
+    let command = "annotate --overwrite statefulset etcd quorumgate.io/intent=hibernate";
     for size in [None, Some(3)] {
         if let Some(size) = size {
             widgets.ask_for(&world, size).await?;

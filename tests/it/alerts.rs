@@ -150,6 +150,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::ALARMS_CLEAR,
         condition::BACKUPS_RECENT,
         condition::DATA_RESTORABLE,
+        condition::SCALED,
     ];
     let mut asked = BTreeSet::new();
     for alert in alerts() {

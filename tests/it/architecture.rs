@@ -8,7 +8,7 @@ use crate::sources::files_below;
 
 /// For each module the modules that it may use. A module that is missing here is an error, so that
 /// a new one has to be added.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     ("members", &["quorum"]),
@@ -17,7 +17,9 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("causes", &[]),
     ("clock", &[]),
     ("features", &[]),
-    ("lists", &[]),
+    ("room", &[]),
+    ("turns", &[]),
+    ("lists", &["room"]),
     ("named", &["api"]),
     ("crypto", &[]),
     ("strategy", &["api"]),
@@ -39,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "causes",
             "clock",
             "crypto",
+            "turns",
             "lists",
             "named",
             "telemetry",
@@ -81,6 +84,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "observe",
             "clock",
             "features",
+            "room",
             "named",
             "serve",
             "strategy",
@@ -101,6 +105,8 @@ const MAY_USE: [(&str, &[&str]); 24] = [
             "causes",
             "clock",
             "features",
+            "room",
+            "turns",
             "lists",
             "named",
             "strategy",
@@ -112,7 +118,7 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 23] = [
+const EVERYTHING: [&str; 25] = [
     "quorum",
     "plan",
     "members",
@@ -121,6 +127,8 @@ const EVERYTHING: [&str; 23] = [
     "clock",
     "features",
     "crypto",
+    "room",
+    "turns",
     "lists",
     "named",
     "strategy",

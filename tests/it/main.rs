@@ -15,6 +15,7 @@ mod comments;
 mod conformance;
 mod dashboard;
 mod documents;
+mod health_checks;
 mod image;
 mod log_messages;
 mod manifests;

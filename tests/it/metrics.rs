@@ -168,6 +168,10 @@ const WHEN: &[(&str, &str)] = &[
         "rollout_waited_seconds",
         "What rollouts wait for, summed up.",
     ),
+    (
+        "scale_steps",
+        "Which step of a change of the number of members is tried again and again.",
+    ),
 ];
 
 const HEAD: &str = "# Metrics
@@ -177,7 +181,7 @@ const HEAD: &str = "# Metrics
 `GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [Alerts](troubleshoot.md#alerts).
 
 How many series there are is bounded: the values of every label are words of the program, but for `etcd_namespace`, `etcd_cluster` and `peer`. Series with `etcd_namespace` and `etcd_cluster` come from the replica
-that leads only, and go with the budget. A cluster has six of them, one per kind of snapshot where its backups are known, and one per condition of its budget (at most fifteen). `peer` is a pod of another replica, and goes with it.
+that leads only, and go with the budget. A cluster has six of them, one per kind of snapshot where its backups are known, and one per condition of its budget (at most eighteen). `peer` is a pod of another replica, and goes with it.
 
 The chart has a Grafana dashboard of them (`dashboard.enabled`). Here are its panels while `make demo` plays, drawn by `make dashboard` from a Prometheus that reads both replicas every second:
 
@@ -333,6 +337,7 @@ fn shown() -> Metrics {
     metrics.certificate_made(MadeCertificate::Serving);
     metrics.feature("a", true);
     metrics.reachability.peer("a", true);
+    metrics.scale_step("a");
     metrics.rollout.step("a", "a");
     metrics.rollout.waited("a", Duration::ZERO);
     metrics.clusters.leads(true);

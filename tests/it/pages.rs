@@ -159,7 +159,7 @@ fn the_page_of_options_has_every_option_of_every_command() {
 /// The files with the rules.
 const RULES: [&str; 3] = [
     "core/src/quorum/decide/early.rs",
-    "core/src/quorum/decide/requests.rs",
+    "core/src/quorum/decide/general.rs",
     "core/src/quorum/decide/members.rs",
 ];
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::plan::{WaitingOn, defragmentation, replacement};
+use quorumgate::plan::{WaitingOn, defragmentation, replacement, scale};
 use quorumgate::quorum::Reason;
 use serde_json::{Value, json};
 use strum::VariantNames as _;
@@ -201,6 +201,14 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     ];
     let refusals = refusals.into_iter().filter(|r| !otherwise.contains(r));
     known.extend(refusals.map(str::to_owned));
+    known.extend(scale::Refusal::VARIANTS.iter().map(|&slug| slug.to_owned()));
+    let told_of_numbers = read("src/reconcile/scale.rs");
+    for begin in ["fn report(", "fn waiting("] {
+        let (_, reasons) = told_of_numbers.split_once(begin).unwrap();
+        let (reasons, _) = reasons.split_once("\nfn ").unwrap_or((reasons, ""));
+        let (reasons, _) = reasons.split_once("fn rest(").unwrap_or((reasons, ""));
+        known.extend(camel_case_literals(reasons));
+    }
     let told_of_backups = read("src/reconcile/backups.rs");
     let (_, reasons) = told_of_backups.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));

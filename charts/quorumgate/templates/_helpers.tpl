@@ -13,6 +13,10 @@ The name of every object. 40 characters leave room for what is added behind it.
 {{- $name | trunc 40 | trimSuffix "-" -}}
 {{- end }}
 
+{{- define "quorumgate.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end }}
+
 {{- define "quorumgate.serviceAccountName" -}}
 {{- .Values.serviceAccount.name | default (include "quorumgate.fullname" .) -}}
 {{- end }}
@@ -21,7 +25,7 @@ The name of every object. 40 characters leave room for what is added behind it.
 The username of the gate, by which the policies know it.
 */}}
 {{- define "quorumgate.username" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ include "quorumgate.serviceAccountName" . }}
+system:serviceaccount:{{ include "quorumgate.namespace" . }}:{{ include "quorumgate.serviceAccountName" . }}
 {{- end }}
 
 {{/*
@@ -62,7 +66,7 @@ annotations:
 {{- define "quorumgate.webhookAnnotations" -}}
 {{- $own := dict -}}
 {{- if .Values.certificates.certManager.enabled -}}
-{{- $_ := set $own "cert-manager.io/inject-ca-from" (printf "%s/%s" .Release.Namespace (include "quorumgate.certificateSecret" .)) -}}
+{{- $_ := set $own "cert-manager.io/inject-ca-from" (printf "%s/%s" (include "quorumgate.namespace" .) (include "quorumgate.certificateSecret" .)) -}}
 {{- end -}}
 {{- merge $own .Values.webhooks.annotations | toYaml -}}
 {{- end }}
@@ -220,7 +224,7 @@ What would only show later, said at once.
 {{- range .webhooks -}}
 {{- if eq .name "pods.quorumgate.io" -}}
 {{- $by := ternary (printf "the release %s in the namespace %s" $release $namespace) "other means than helm" (ne $release "") -}}
-{{- fail (printf "quorumgate is installed already, by %s (ValidatingWebhookConfiguration %s): a cluster has one gate, because two would wait for each other's permissions. Upgrade that one, or uninstall it first" $by $theirs.metadata.name) -}}
+{{- fail (printf "quorumgate is installed already, by %s (ValidatingWebhookConfiguration %s): a cluster has one gate, because two would wait for each other's permissions. Upgrade that one, or uninstall it first. If its release is gone: kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration %s" $by $theirs.metadata.name $theirs.metadata.name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

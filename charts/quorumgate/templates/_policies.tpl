@@ -23,12 +23,17 @@ variables:
     expression: "has(object.metadata.annotations) ? object.metadata.annotations : {}"
 validations:
   - expression: request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')
-    message: the gate's account updates StatefulSets; it neither creates, deletes nor scales them
+    message: the gate's account updates StatefulSets; it neither creates nor deletes them, and scales none by /scale
   - expression: >-
-      dyn(object.spec).all(field, field == 'updateStrategy' ||
+      dyn(object.spec).all(field, field in ['updateStrategy', 'replicas'] ||
         (field in dyn(oldObject.spec) && dyn(object.spec)[field] == dyn(oldObject.spec)[field])) &&
-      dyn(oldObject.spec).all(field, field == 'updateStrategy' || field in dyn(object.spec))
-    message: of a StatefulSet's spec, the gate's account may change updateStrategy and nothing else
+      dyn(oldObject.spec).all(field, field in ['updateStrategy', 'replicas'] || field in dyn(object.spec))
+    message: of a StatefulSet's spec, the gate's account may change updateStrategy and replicas, and nothing else
+  - expression: >-
+      object.spec.replicas == oldObject.spec.replicas || object.spec.replicas > 0 &&
+      object.spec.replicas - oldObject.spec.replicas in [-1, 1] &&
+      has(object.metadata.labels) && 'quorumgate.io/enroll' in object.metadata.labels
+    message: the gate's account changes replicas by one, and only of a StatefulSet with the label quorumgate.io/enroll
   - expression: >-
       variables.after.all(key, key == variables.remembered ||
         (key in variables.before && variables.after[key] == variables.before[key])) &&
@@ -140,8 +145,8 @@ matchConditions:
 variables:
   - name: written
     expression: "['annotations', 'generation', 'managedFields', 'resourceVersion']"
-  - name: mark
-    expression: "'cluster-autoscaler.kubernetes.io/safe-to-evict'"
+  - name: marks
+    expression: "{'cluster-autoscaler.kubernetes.io/safe-to-evict': 'false', 'quorumgate.io/asked': 'true'}"
   - name: before
     expression: "dyn(oldObject) != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
   - name: after
@@ -152,8 +157,8 @@ validations:
   - expression: >-
       request.operation != 'UPDATE' || (
       variables.after.all(key, key in variables.before && variables.after[key] == variables.before[key]) &&
-      variables.before.all(key, key in variables.after || (key == variables.mark && variables.before[key] == 'false')))
-    message: of a pod's annotations, the account that removes the gate may take off the gate's mark for autoscalers and nothing else
+      variables.before.all(key, key in variables.after || (key in variables.marks && variables.before[key] == variables.marks[key])))
+    message: of a pod's annotations, the account that removes the gate may take off the gate's marks and nothing else
   - expression: >-
       request.operation != 'UPDATE' || (
       dyn(object.metadata).all(field, field in variables.written ||

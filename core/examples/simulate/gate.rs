@@ -7,8 +7,8 @@ use quorumgate_core::plan::{Desired, Next, next_step};
 use quorumgate_core::quorum::evidence::{Probe, Target, Unanswered};
 use quorumgate_core::quorum::pod::{self, Containers, Node};
 use quorumgate_core::quorum::{
-    Actor, CauseState, Disruption, Grace, Grants, Incarnation, Kind, MemberId, Observation,
-    Permission, Permitted, PodName, PodRead, PodUid, Settlement, Snapshot, TargetPod, Verdict,
+    Actor, Allowance, CauseState, Disruption, Grace, GrantKind, Grants, Incarnation, Kind,
+    MemberId, Observation, PodName, PodRead, PodUid, Settlement, Snapshot, TargetPod, Verdict,
     decide, example, settlement,
 };
 
@@ -86,9 +86,9 @@ impl Gate {
 
     fn judge(&mut self, snapshot: &Snapshot, asked: &Disruption) -> bool {
         match decide(snapshot, &self.grants, asked) {
-            Verdict::Allow(Permission::Waived(_)) => true,
-            Verdict::Allow(Permission::Grant(_)) => {
-                let delete = Permitted::Delete {
+            Verdict::Allow(Allowance::Waived(_)) => true,
+            Verdict::Allow(Allowance::Grant(_)) => {
+                let delete = GrantKind::Delete {
                     uid: asked.target.uid.clone(),
                     rollout: asked.kind.is_rollout_step(),
                 };
@@ -115,7 +115,7 @@ impl Gate {
             let Some(cause) = self.grants.get(name).and_then(|g| g.causes.first()) else {
                 continue;
             };
-            let Permitted::Delete { uid: permitted, .. } = &cause.what else {
+            let GrantKind::Delete { uid: permitted, .. } = &cause.what else {
                 continue;
             };
             let seen = Incarnation::read(permitted, &read(index, member));

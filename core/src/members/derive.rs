@@ -9,7 +9,7 @@ use super::status::{
     LastRestoration, MOST_TRANSITIONS, Mismatch, RestorationStatus, RestorationType, Snapshots,
     Status, Stored,
 };
-use super::transition::{Reason, Transition, UnixTime};
+use super::transition::{Transition, TransitionReason, UnixTime};
 use crate::quorum::{Sizes, VolumeFinding};
 
 /// The time after which sizes are written however little they have changed.
@@ -114,15 +114,20 @@ fn not_before_start(input: &MemberInput) -> UnixTime {
 }
 
 /// The reason for the first entry.
-fn created(input: &MemberInput) -> Reason {
+fn created(input: &MemberInput) -> TransitionReason {
     match (input.create_as_learner, input.single) {
-        (true, _) => Reason::ClusterScaledUp,
-        (false, true) => Reason::NewSingleNodeClusterCreated,
-        (false, false) => Reason::NewMultiNodeClusterCreated,
+        (true, _) => TransitionReason::ClusterScaledUp,
+        (false, true) => TransitionReason::NewSingleNodeClusterCreated,
+        (false, false) => TransitionReason::NewMultiNodeClusterCreated,
     }
 }
 
-fn transition(reason: Reason, state: State, time: UnixTime, input: &MemberInput) -> Transition {
+fn transition(
+    reason: TransitionReason,
+    state: State,
+    time: UnixTime,
+    input: &MemberInput,
+) -> Transition {
     Transition {
         state,
         reason,
@@ -131,29 +136,31 @@ fn transition(reason: Reason, state: State, time: UnixTime, input: &MemberInput)
     }
 }
 
-fn message(reason: Reason, state: State, input: &MemberInput) -> &'static str {
+fn message(reason: TransitionReason, state: State, input: &MemberInput) -> &'static str {
     match reason {
-        Reason::ClusterScaledUp => "New member added due to etcd cluster scale-up",
-        Reason::NewSingleNodeClusterCreated => "New cluster with a single member",
-        Reason::NewMultiNodeClusterCreated => "New cluster with several members",
-        Reason::DetectedPreviousCleanExit => "Detected previous clean exit",
-        Reason::DetectedPreviousUncleanExit if input.exit.is_none() => {
+        TransitionReason::ClusterScaledUp => "New member added due to etcd cluster scale-up",
+        TransitionReason::NewSingleNodeClusterCreated => "New cluster with a single member",
+        TransitionReason::NewMultiNodeClusterCreated => "New cluster with several members",
+        TransitionReason::DetectedPreviousCleanExit => "Detected previous clean exit",
+        TransitionReason::DetectedPreviousUncleanExit if input.exit.is_none() => {
             "No clean exit is known, requires full DB validation"
         }
-        Reason::DetectedPreviousUncleanExit => {
+        TransitionReason::DetectedPreviousUncleanExit => {
             "Detected previous unclean exit, requires full DB validation"
         }
-        Reason::DbValidationFailed if state == State::Restoration => {
+        TransitionReason::DbValidationFailed if state == State::Restoration => {
             "DB validation failed, restoring from the backup"
         }
-        Reason::DbValidationFailed => "The data was given up, the member joins again",
-        Reason::DbValidationSucceeded => "The member serves",
-        Reason::RestorationSucceeded => "The data was restored, the member serves",
-        Reason::WaitingToJoinAsLearner => "Waiting to join the cluster as a learner",
-        Reason::JoinedAsLearner => "Joined the cluster as a learner",
-        Reason::PromotedAsVotingMember => "Now in sync with leader, promoted as voting member",
-        Reason::GainedClusterLeadership => "Elected leader",
-        Reason::LostClusterLeadership => "Another member leads",
+        TransitionReason::DbValidationFailed => "The data was given up, the member joins again",
+        TransitionReason::DbValidationSucceeded => "The member serves",
+        TransitionReason::RestorationSucceeded => "The data was restored, the member serves",
+        TransitionReason::WaitingToJoinAsLearner => "Waiting to join the cluster as a learner",
+        TransitionReason::JoinedAsLearner => "Joined the cluster as a learner",
+        TransitionReason::PromotedAsVotingMember => {
+            "Now in sync with leader, promoted as voting member"
+        }
+        TransitionReason::GainedClusterLeadership => "Elected leader",
+        TransitionReason::LostClusterLeadership => "Another member leads",
     }
 }
 
@@ -168,23 +175,27 @@ fn restored(last: &mut Option<LastRestoration>, transition: &Transition) {
         end_time: None,
     };
     match transition.reason {
-        Reason::JoinedAsLearner => *last = Some(begun(RestorationType::FromLeader)),
-        Reason::DbValidationFailed => {
+        TransitionReason::JoinedAsLearner => *last = Some(begun(RestorationType::FromLeader)),
+        TransitionReason::DbValidationFailed => {
             if transition.state == State::Restoration {
                 *last = Some(begun(RestorationType::FromSnapshot));
             }
         }
-        Reason::PromotedAsVotingMember => succeed(last, RestorationType::FromLeader, transition),
-        Reason::RestorationSucceeded => succeed(last, RestorationType::FromSnapshot, transition),
-        Reason::ClusterScaledUp
-        | Reason::NewSingleNodeClusterCreated
-        | Reason::NewMultiNodeClusterCreated
-        | Reason::DetectedPreviousCleanExit
-        | Reason::DetectedPreviousUncleanExit
-        | Reason::DbValidationSucceeded
-        | Reason::WaitingToJoinAsLearner
-        | Reason::GainedClusterLeadership
-        | Reason::LostClusterLeadership => {}
+        TransitionReason::PromotedAsVotingMember => {
+            succeed(last, RestorationType::FromLeader, transition);
+        }
+        TransitionReason::RestorationSucceeded => {
+            succeed(last, RestorationType::FromSnapshot, transition);
+        }
+        TransitionReason::ClusterScaledUp
+        | TransitionReason::NewSingleNodeClusterCreated
+        | TransitionReason::NewMultiNodeClusterCreated
+        | TransitionReason::DetectedPreviousCleanExit
+        | TransitionReason::DetectedPreviousUncleanExit
+        | TransitionReason::DbValidationSucceeded
+        | TransitionReason::WaitingToJoinAsLearner
+        | TransitionReason::GainedClusterLeadership
+        | TransitionReason::LostClusterLeadership => {}
     }
 }
 
@@ -221,7 +232,7 @@ fn note_restoration(last: &mut Option<LastRestoration>, input: &MemberInput) {
     let (status, reason, message) = match result {
         StageResult::Succeeded => (
             RestorationStatus::Success,
-            Reason::RestorationSucceeded.to_string(),
+            TransitionReason::RestorationSucceeded.to_string(),
             "backup-restore has restored the data from the backup; where the backup is empty, it has removed the data",
         ),
         StageResult::Failed => (

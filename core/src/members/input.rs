@@ -153,7 +153,7 @@ pub struct InitialisationCounts {
     /// Removals that failed.
     pub not_given_up: u64,
     /// The time that all restorations from the backup took together.
-    pub restoring: Duration,
+    pub restoration_time: Duration,
 }
 
 impl InitialisationCounts {
@@ -172,7 +172,9 @@ impl InitialisationCounts {
             not_restored: self.not_restored.checked_sub(earlier.not_restored)?,
             given_up: self.given_up.checked_sub(earlier.given_up)?,
             not_given_up: self.not_given_up.checked_sub(earlier.not_given_up)?,
-            restoring: self.restoring.checked_sub(earlier.restoring)?,
+            restoration_time: self
+                .restoration_time
+                .checked_sub(earlier.restoration_time)?,
         })
     }
 }
@@ -233,7 +235,7 @@ impl MemberInput {
             } else {
                 StageResult::Failed
             },
-            took: counts.restoring,
+            took: counts.restoration_time,
         });
     }
 }
@@ -347,7 +349,7 @@ mod tests {
             not_restored: 0,
             given_up: 0,
             not_given_up: 0,
-            restoring: Duration::ZERO,
+            restoration_time: Duration::ZERO,
         };
         for (restored, not_restored) in [(1, 0), (0, 1)] {
             let from_backup = InitialisationCounts {
@@ -445,7 +447,7 @@ mod tests {
         let mut counts = InitialisationCounts {
             validated: 1,
             not_restored: 1,
-            restoring: took,
+            restoration_time: took,
             ..InitialisationCounts::default()
         };
         let failed = initialised(true, counts);

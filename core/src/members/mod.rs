@@ -1,7 +1,7 @@
 //! The life of each member as an `EtcdMember` records it (DEP-04 of etcd-druid).
 //!
-//! - [`State`] is a state with its sub-state, [`Reason`] the code of a transition, [`TABLE`] the
-//!   table of permitted transitions.
+//! - [`State`] is a state with its sub-state, [`TransitionReason`] the code of a transition,
+//!   [`TABLE`] the table of permitted transitions.
 //! - [`derive()`] works out the next [`Status`] from the recorded one and from the [`MemberInput`]
 //!   of one observation. A transition that the table does not permit is refused as a value.
 //! - [`resources()`] says which `EtcdMember`s are to exist.
@@ -28,7 +28,7 @@ pub use status::{
     LastDefragmentation, LastRestoration, Mismatch, RestorationStatus, RestorationType, RunStatus,
     Snapshots, Status, Stored,
 };
-pub use transition::{Reason, Row, TABLE, Transition, UnixTime, is_permitted};
+pub use transition::{Row, TABLE, Transition, TransitionReason, UnixTime, is_permitted};
 
 /// The annotation on the `EtcdMember` of a member that joins a running cluster (DEP-04,
 /// "Deterministic Etcd Member Creation/Restart During Scale-Up").

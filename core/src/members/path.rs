@@ -5,7 +5,7 @@
 
 use super::input::{Etcd, Exit, Listing, MemberInput, StageResult};
 use super::state::State;
-use super::transition::{Reason, TABLE, Transition};
+use super::transition::{TABLE, Transition, TransitionReason};
 use std::collections::VecDeque;
 
 /// A change of state that the table of DEP-04 has no way for. `Display` is a sentence.
@@ -19,7 +19,7 @@ pub struct Impossible {
 }
 
 /// A step of the way: the reason, and the state after it.
-pub(super) type Step = (Reason, State);
+pub(super) type Step = (TransitionReason, State);
 
 /// The way from the last recorded transition to the state that the facts show. An empty way means
 /// that nothing has changed.
@@ -71,7 +71,7 @@ fn seen(last: &Transition, input: &MemberInput) -> Option<State> {
 fn joins_as_learner(last: &Transition) -> bool {
     let joins = matches!(
         last.reason,
-        Reason::ClusterScaledUp | Reason::DbValidationFailed
+        TransitionReason::ClusterScaledUp | TransitionReason::DbValidationFailed
     );
     last.state == State::New && joins
 }
@@ -85,10 +85,14 @@ fn was_restarted(last: &Transition, input: &MemberInput) -> bool {
 /// full, as in etcd-wrapper.
 fn validation(input: &MemberInput) -> Step {
     match input.exit {
-        Some(Exit::Clean) => (Reason::DetectedPreviousCleanExit, State::DbValidationSanity),
-        Some(Exit::Unclean) | None => {
-            (Reason::DetectedPreviousUncleanExit, State::DbValidationFull)
-        }
+        Some(Exit::Clean) => (
+            TransitionReason::DetectedPreviousCleanExit,
+            State::DbValidationSanity,
+        ),
+        Some(Exit::Unclean) | None => (
+            TransitionReason::DetectedPreviousUncleanExit,
+            State::DbValidationFull,
+        ),
     }
 }
 
@@ -117,7 +121,7 @@ fn shortest(from: State, to: State, last: &Transition, input: &MemberInput) -> O
 
 /// Whether the facts support this transition.
 fn supports(
-    reason: Reason,
+    reason: TransitionReason,
     at: State,
     next: State,
     last: &Transition,
@@ -129,23 +133,28 @@ fn supports(
     let failed = input.validation == Some(StageResult::Failed);
     let joins = at == State::New && (joins_as_learner(last) || last.state != State::New);
     match reason {
-        Reason::ClusterScaledUp
-        | Reason::NewSingleNodeClusterCreated
-        | Reason::NewMultiNodeClusterCreated => false,
-        Reason::DetectedPreviousCleanExit | Reason::DetectedPreviousUncleanExit => {
+        TransitionReason::ClusterScaledUp
+        | TransitionReason::NewSingleNodeClusterCreated
+        | TransitionReason::NewMultiNodeClusterCreated => false,
+        TransitionReason::DetectedPreviousCleanExit
+        | TransitionReason::DetectedPreviousUncleanExit => {
             validation(input) == (reason, next) && !joins
         }
-        Reason::DbValidationFailed if next == State::Restoration => input.single && failed,
-        Reason::DbValidationFailed => !input.single && (failed || gave_up),
-        Reason::DbValidationSucceeded => {
+        TransitionReason::DbValidationFailed if next == State::Restoration => {
+            input.single && failed
+        }
+        TransitionReason::DbValidationFailed => !input.single && (failed || gave_up),
+        TransitionReason::DbValidationSucceeded => {
             !failed && input.serves && input.leads == (next == State::Leader)
         }
-        Reason::RestorationSucceeded => input.single && input.serves,
-        Reason::WaitingToJoinAsLearner => !input.single && (gave_up || joins && is_member),
-        Reason::JoinedAsLearner => is_member,
-        Reason::PromotedAsVotingMember => listing == Listing::Voter,
-        Reason::GainedClusterLeadership => input.leads,
-        Reason::LostClusterLeadership => input.serves && !input.leads,
+        TransitionReason::RestorationSucceeded => input.single && input.serves,
+        TransitionReason::WaitingToJoinAsLearner => {
+            !input.single && (gave_up || joins && is_member)
+        }
+        TransitionReason::JoinedAsLearner => is_member,
+        TransitionReason::PromotedAsVotingMember => listing == Listing::Voter,
+        TransitionReason::GainedClusterLeadership => input.leads,
+        TransitionReason::LostClusterLeadership => input.serves && !input.leads,
     }
 }
 
@@ -155,7 +164,7 @@ mod tests {
     use crate::members::UnixTime;
     use crate::quorum::{Snapshot, example};
 
-    fn last(state: State, reason: Reason) -> Transition {
+    fn last(state: State, reason: TransitionReason) -> Transition {
         Transition {
             state,
             reason,
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_only_member_is_no_learner_whatever_a_list_says() {
-        let follower = last(State::Follower, Reason::LostClusterLeadership);
+        let follower = last(State::Follower, TransitionReason::LostClusterLeadership);
         for listing in [Listing::Learner, Listing::No] {
             let input = MemberInput {
                 listing,
@@ -197,14 +206,14 @@ mod tests {
     #[test]
     fn a_member_that_runs_and_does_not_serve_shows_nothing_new() {
         for state in [State::Follower, State::Leader, State::DbValidationFull] {
-            let before = last(state, Reason::DbValidationSucceeded);
+            let before = last(state, TransitionReason::DbValidationSucceeded);
             assert_eq!(seen(&before, &input(false)), None, "{state}");
         }
     }
 
     #[test]
     fn a_member_that_is_new_stays_so_while_its_data_is_given_up() {
-        let new = last(State::New, Reason::NewMultiNodeClusterCreated);
+        let new = last(State::New, TransitionReason::NewMultiNodeClusterCreated);
         let input = MemberInput {
             etcd: Etcd::Started {
                 since: None,
@@ -219,7 +228,7 @@ mod tests {
     #[test]
     fn each_reason_needs_all_of_its_facts() {
         let failed = Some(StageResult::Failed);
-        let started = last(State::Follower, Reason::DbValidationSucceeded);
+        let started = last(State::Follower, TransitionReason::DbValidationSucceeded);
         let holds = |reason, next, input: &MemberInput| {
             supports(reason, State::DbValidationFull, next, &started, input)
         };
@@ -229,7 +238,11 @@ mod tests {
                 validation,
                 ..input(single)
             };
-            holds(Reason::DbValidationFailed, State::Restoration, &input)
+            holds(
+                TransitionReason::DbValidationFailed,
+                State::Restoration,
+                &input,
+            )
         };
         assert!(restoration(true, failed));
         assert!(!restoration(true, None) && !restoration(false, failed));
@@ -240,7 +253,7 @@ mod tests {
                 validation,
                 ..input(single)
             };
-            holds(Reason::DbValidationFailed, State::New, &input)
+            holds(TransitionReason::DbValidationFailed, State::New, &input)
         };
         assert!(gives_up(false, failed, Listing::Unknown) && gives_up(false, None, Listing::No));
         assert!(!gives_up(false, None, Listing::Voter) && !gives_up(true, failed, Listing::No));
@@ -250,7 +263,11 @@ mod tests {
                 serves,
                 ..input(single)
             };
-            holds(Reason::RestorationSucceeded, State::Leader, &input)
+            holds(
+                TransitionReason::RestorationSucceeded,
+                State::Leader,
+                &input,
+            )
         };
         assert!(restored(true, true) && !restored(true, false) && !restored(false, true));
         // That it serves and does not lead.
@@ -260,21 +277,28 @@ mod tests {
                 leads,
                 ..input(false)
             };
-            holds(Reason::LostClusterLeadership, State::Follower, &input)
+            holds(
+                TransitionReason::LostClusterLeadership,
+                State::Follower,
+                &input,
+            )
         };
         assert!(lost(true, false) && !lost(true, true) && !lost(false, false));
     }
 
     #[test]
     fn one_of_several_waits_to_join_if_it_is_no_voter_or_was_added_and_is_listed() {
-        let added = last(State::New, Reason::ClusterScaledUp);
-        let created = last(State::New, Reason::NewMultiNodeClusterCreated);
+        let added = last(State::New, TransitionReason::ClusterScaledUp);
+        let created = last(State::New, TransitionReason::NewMultiNodeClusterCreated);
         let waits = |last, single, listing| {
             let input = MemberInput {
                 listing,
                 ..input(single)
             };
-            let (reason, next) = (Reason::WaitingToJoinAsLearner, State::PendingLearner);
+            let (reason, next) = (
+                TransitionReason::WaitingToJoinAsLearner,
+                State::PendingLearner,
+            );
             supports(reason, State::New, next, last, &input)
         };
         assert!(waits(&created, false, Listing::No) && waits(&created, false, Listing::Learner));

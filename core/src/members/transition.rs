@@ -14,7 +14,7 @@ pub struct UnixTime(pub i64);
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::IntoStaticStr, strum::EnumString,
 )]
-pub enum Reason {
+pub enum TransitionReason {
     /// The member was added to a running cluster.
     ClusterScaledUp,
     /// The member is the only one of a new cluster.
@@ -49,7 +49,7 @@ pub enum Reason {
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The reason code.
-    pub reason: Reason,
+    pub reason: TransitionReason,
     /// The states before. An empty list means that there was none.
     pub from: &'static [State],
     /// The states after.
@@ -63,43 +63,67 @@ use State::{
 
 /// The permitted transitions: the table of DEP-04, row by row.
 pub const TABLE: [Row; 13] = [
-    row(Reason::ClusterScaledUp, &[], &[New]),
-    row(Reason::NewSingleNodeClusterCreated, &[], &[New]),
-    row(Reason::NewMultiNodeClusterCreated, &[], &[New]),
+    row(TransitionReason::ClusterScaledUp, &[], &[New]),
+    row(TransitionReason::NewSingleNodeClusterCreated, &[], &[New]),
+    row(TransitionReason::NewMultiNodeClusterCreated, &[], &[New]),
     row(
-        Reason::DetectedPreviousCleanExit,
+        TransitionReason::DetectedPreviousCleanExit,
         &[New, Leader, Follower],
         &[DbValidationSanity],
     ),
     row(
-        Reason::DetectedPreviousUncleanExit,
+        TransitionReason::DetectedPreviousUncleanExit,
         &[New, Leader, Follower],
         &[DbValidationFull],
     ),
     row(
-        Reason::DbValidationFailed,
+        TransitionReason::DbValidationFailed,
         &[DbValidationSanity, DbValidationFull],
         &[Restoration, New],
     ),
     row(
-        Reason::DbValidationSucceeded,
+        TransitionReason::DbValidationSucceeded,
         &[DbValidationSanity, DbValidationFull],
         &[Leader, Follower],
     ),
-    row(Reason::RestorationSucceeded, &[Restoration], &[Leader]),
-    row(Reason::WaitingToJoinAsLearner, &[New], &[PendingLearner]),
-    row(Reason::JoinedAsLearner, &[PendingLearner], &[Learner]),
-    row(Reason::PromotedAsVotingMember, &[Learner], &[Follower]),
-    row(Reason::GainedClusterLeadership, &[Follower], &[Leader]),
-    row(Reason::LostClusterLeadership, &[Leader], &[Follower]),
+    row(
+        TransitionReason::RestorationSucceeded,
+        &[Restoration],
+        &[Leader],
+    ),
+    row(
+        TransitionReason::WaitingToJoinAsLearner,
+        &[New],
+        &[PendingLearner],
+    ),
+    row(
+        TransitionReason::JoinedAsLearner,
+        &[PendingLearner],
+        &[Learner],
+    ),
+    row(
+        TransitionReason::PromotedAsVotingMember,
+        &[Learner],
+        &[Follower],
+    ),
+    row(
+        TransitionReason::GainedClusterLeadership,
+        &[Follower],
+        &[Leader],
+    ),
+    row(
+        TransitionReason::LostClusterLeadership,
+        &[Leader],
+        &[Follower],
+    ),
 ];
 
-const fn row(reason: Reason, from: &'static [State], to: &'static [State]) -> Row {
+const fn row(reason: TransitionReason, from: &'static [State], to: &'static [State]) -> Row {
     Row { reason, from, to }
 }
 
 /// Whether the table permits the transition. `from` is `None` for the first one.
-pub fn is_permitted(from: Option<State>, reason: Reason, to: State) -> bool {
+pub fn is_permitted(from: Option<State>, reason: TransitionReason, to: State) -> bool {
     TABLE.iter().any(|row| {
         let begins = from.map_or(row.from.is_empty(), |from| row.from.contains(&from));
         begins && row.reason == reason && row.to.contains(&to)
@@ -112,7 +136,7 @@ pub struct Transition {
     /// The state after the transition.
     pub state: State,
     /// The reason code.
-    pub reason: Reason,
+    pub reason: TransitionReason,
     /// The time of the transition.
     pub time: UnixTime,
     /// The details, for people.
@@ -151,9 +175,17 @@ mod tests {
 
     #[test]
     fn a_life_begins_as_new_and_never_again_without_a_failed_validation() {
-        assert!(is_permitted(None, Reason::ClusterScaledUp, New));
-        assert!(!is_permitted(Some(Leader), Reason::ClusterScaledUp, New));
-        assert!(!is_permitted(None, Reason::DbValidationSucceeded, Follower));
+        assert!(is_permitted(None, TransitionReason::ClusterScaledUp, New));
+        assert!(!is_permitted(
+            Some(Leader),
+            TransitionReason::ClusterScaledUp,
+            New
+        ));
+        assert!(!is_permitted(
+            None,
+            TransitionReason::DbValidationSucceeded,
+            Follower
+        ));
         let again = State::ALL.into_iter().filter(|from| {
             TABLE
                 .iter()

@@ -1,11 +1,12 @@
 //! The next steps of the gate: rollouts, and in modules of their own defragmentations
-//! ([`defragmentation`]) and the replacement of members ([`replacement`]).
+//! ([`defragmentation`]), the replacement of members ([`replacement`]) and their number
+//! ([`scale`]).
 //!
 //! The order of a rollout: [`next_step`] reads a snapshot, the open grants and the wishes for the
 //! rollout, and returns the next step or the reason to wait. It keeps no state: after every step
 //! the cluster is observed again. So a template that changes midway, a killed controller and
 //! another asker's drain need no special treatment. "Step 2" and the like refer to "The order of a
-//! rollout" in ARCHITECTURE.md, which extends DEP-07's procedure.
+//! rollout" in docs/internals.md, which extends DEP-07's procedure.
 //!
 //! The planner does not replace the decision. It proposes only what [`crate::quorum::decide()`]
 //! would allow now, and the controller still has to take a grant for each step, like every asker.
@@ -15,6 +16,7 @@ mod desired;
 mod fleet;
 mod handover;
 mod hindrance;
+mod learner;
 mod max_unavailable;
 mod next;
 mod non_serving;
@@ -25,6 +27,7 @@ pub mod replacement;
 mod rolling_update;
 mod rollout_state;
 mod room;
+pub mod scale;
 mod serving;
 mod state;
 mod step;

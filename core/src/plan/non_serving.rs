@@ -11,7 +11,7 @@ use super::rollout_state::RolloutState;
 use super::state::State;
 use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;
-use crate::quorum::{Grants, Permitted, Why};
+use crate::quorum::{GrantKind, Grants, Why};
 
 /// The run time after which a process is taken not to crash again and again.
 const LASTS_AFTER: Duration = Duration::from_secs(20);
@@ -179,7 +179,7 @@ fn lasts(ordinal_state: &OrdinalState<'_>) -> bool {
 
 /// The grants as they will be once this step has its grant.
 fn with(grants: &Grants, step: &Step) -> Grants {
-    let permitted = Permitted::Delete {
+    let permitted = GrantKind::Delete {
         uid: step.pod.uid.clone(),
         rollout: true,
     };

@@ -9,7 +9,7 @@ use super::desired::Desired;
 use super::state::{Absent, State};
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
-use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod, Why};
+use crate::quorum::{GrantKind, Grants, Member, Ordinal, PodName, Role, Snapshot, TargetPod, Why};
 
 /// A target ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,11 +217,11 @@ impl Granted {
         let Some(grant) = grants.get(name) else {
             return Self::No;
         };
-        let of_this_step = |what: &Permitted| match what {
-            Permitted::Delete { uid, rollout } => {
+        let of_this_step = |what: &GrantKind| match what {
+            GrantKind::Delete { uid, rollout } => {
                 *rollout && pod.is_some_and(|pod| pod.uid == *uid)
             }
-            Permitted::Defragment { .. } | Permitted::Replace => false,
+            GrantKind::Defragment { .. } | GrantKind::Replace => false,
         };
         if grant.causes.iter().all(|cause| of_this_step(&cause.what)) {
             Self::ToRollout

@@ -7,7 +7,7 @@ use super::rollout_state::RolloutState;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{
-    Basis, Disruption, Grants, Permission, PodName, Reason, TargetPod, Verdict, decide,
+    Allowance, Basis, Disruption, Grants, PodName, Reason, TargetPod, Verdict, decide,
 };
 
 impl RolloutState<'_> {
@@ -39,7 +39,7 @@ impl RolloutState<'_> {
     /// an obstacle requires it.
     fn judge(&self, grants: &Grants, disruption: &Disruption) -> Verdict {
         let verdict = decide(self.snapshot, grants, disruption);
-        let outage = Verdict::Allow(Permission::Grant(Basis::Proceed));
+        let outage = Verdict::Allow(Allowance::Grant(Basis::Proceed));
         if verdict == outage && self.obstacle().is_none() {
             let mut without = self.snapshot.clone();
             without.proceed_without_quorum = None;

@@ -17,7 +17,7 @@ use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::{Containers, Node, Pod};
 use super::policy::EvidenceMode;
-use super::process::{self, ProcessState, Refusal, Silence};
+use super::process::{self, ConnectionRefusal, ProcessState, Silence};
 use super::readiness;
 use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 use super::tolerance::is_lost;
@@ -415,8 +415,8 @@ impl MemberSources<'_, '_> {
             }
             MemberAnswer::Silent(unanswered) => {
                 let refusal = match self.doubt_of_refusal(pod) {
-                    Some(_) => Refusal::Doubted,
-                    None => Refusal::Believed,
+                    Some(_) => ConnectionRefusal::Doubted,
+                    None => ConnectionRefusal::Believed,
                 };
                 process::of_silent(pod, Silence::new(unanswered, pod, refusal))
             }
@@ -607,6 +607,7 @@ mod tests {
                     other_uid: false,
                     collected: false,
                     waiting_pod: None,
+                    disowned: None,
                     actor: Actor::Stranger,
                 };
                 let verdict = decide_claim(&snapshot, &Grants::default(), &deletion);

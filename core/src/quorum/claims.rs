@@ -15,10 +15,10 @@ use super::grants::Grants;
 use super::id::{PodName, PodUid};
 use super::pod::{Node, Pod};
 use super::process::ProcessState;
-use super::settlement::Replacement;
+use super::settlement::ReplacementProgress;
 use super::snapshot::{Member, Snapshot};
 use super::trust::Trust;
-use super::verdict::{Basis, Permission, Reason, Verdict, Waiver};
+use super::verdict::{Allowance, Basis, Reason, Verdict, Waiver};
 use super::volume::Volume;
 
 /// A request to delete a `PersistentVolumeClaim`.
@@ -36,15 +36,17 @@ pub struct ClaimDeletion {
     /// Whether the garbage collector deletes the claim, because its owners are gone.
     pub collected: bool,
     /// The pod that would start on the next claim, without its data and under its old identity: it
-    /// waits for a node, for which Kubernetes protects no claim, or the garbage collector asks for
-    /// an owner that the StatefulSet did not write.
+    /// waits for a node, for which Kubernetes protects no claim.
     pub waiting_pod: Option<PodName>,
+    /// The pod that comes back on this claim, which the garbage collector deletes because the owner
+    /// is gone that the claim names.
+    pub disowned: Option<PodName>,
     /// The asker.
     pub actor: Actor,
 }
 
 /// Decides on the delete of a claim. A permission to destroy data takes a grant of the kind
-/// [`super::Permitted::Replace`].
+/// [`super::GrantKind::Replace`].
 ///
 /// ```
 /// use quorumgate_core::quorum::evidence::{Probe, Unanswered};
@@ -61,6 +63,7 @@ pub struct ClaimDeletion {
 ///     other_uid: false,
 ///     collected: false,
 ///     waiting_pod: None,
+///     disowned: None,
 ///     actor: Actor::Stranger,
 /// };
 /// let ask = |observation: &_| {
@@ -91,7 +94,7 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     };
     let members = || deletion.members.iter().filter(is_member);
     let Some(member) = members().next() else {
-        return Verdict::Allow(Permission::Grant(Basis::NotAMember));
+        return Verdict::Allow(Allowance::Grant(Basis::NotAMember));
     };
     let is_own_step = deletion.actor == Actor::Gate && grants.permit_replacement(member);
     let serves = |member: &&PodName| snapshot.member(member).is_some_and(Member::serves_quorum);
@@ -102,12 +105,19 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
             members: serving,
         });
     }
+    if let Some(pod) = &deletion.disowned {
+        return Verdict::Deny(Reason::ClaimDisowned {
+            cluster: snapshot.cluster.clone(),
+            claim: deletion.claim.clone(),
+            pod: pod.clone(),
+        });
+    }
     if let Some(pod) = &deletion.waiting_pod
         && !is_own_step
     {
         return awaited(snapshot, deletion, pod);
     }
-    let disruption = replacement(snapshot, member, deletion.actor);
+    let disruption = replacement_of(snapshot, member, deletion.actor);
     if members().count() > 1 {
         // All of these copies would go at once.
         let needed = majority(snapshot.voters(grants, Some(member)));
@@ -178,8 +188,8 @@ pub fn decide_claim_early(
 }
 
 /// Decides on a disruption of a pod whose claim is terminating: the end of the pod destroys the
-/// data. A permission takes two grants, one of the kind [`super::Permitted::Delete`] and one of the
-/// kind [`super::Permitted::Replace`], unless [`takes_data`] says that the first is enough.
+/// data. A permission takes two grants, one of the kind [`super::GrantKind::Delete`] and one of the
+/// kind [`super::GrantKind::Replace`], unless [`takes_data`] says that the first is enough.
 ///
 /// Everything that [`decide()`] lets pass for the sake of the owner (a teardown, an override) or
 /// because the pod is no member passes here too. Every other disruption has to leave a majority
@@ -191,7 +201,7 @@ pub fn decide_with_terminating_claim(
 ) -> Verdict {
     let verdict = decide(snapshot, grants, disruption);
     match &verdict {
-        Verdict::Allow(Permission::Grant(basis)) => match basis {
+        Verdict::Allow(Allowance::Grant(basis)) => match basis {
             Basis::Teardown(_) | Basis::Override | Basis::NotAMember => verdict,
             Basis::Learner
             | Basis::CostsNothing
@@ -200,6 +210,8 @@ pub fn decide_with_terminating_claim(
             | Basis::SingleMember
             | Basis::TwoMembers
             | Basis::Majority { .. }
+            // etcd lists the member no more, and its data is nobody's.
+            | Basis::Removal
             // These concern StatefulSets, and say nothing about the data of a pod.
             | Basis::Intent
             | Basis::OwnerAsks
@@ -208,7 +220,7 @@ pub fn decide_with_terminating_claim(
             | Basis::OwnerGone
             | Basis::MembersRemoved => keeping_data(snapshot, grants, disruption),
         },
-        Verdict::Allow(Permission::Waived(_)) | Verdict::Wait(_) | Verdict::Deny(_) => verdict,
+        Verdict::Allow(Allowance::Waived(_)) | Verdict::Wait(_) | Verdict::Deny(_) => verdict,
     }
 }
 
@@ -256,7 +268,7 @@ pub fn decide_with_data_in_pod(
     policy: DataInPods,
 ) -> Verdict {
     let verdict = decide(snapshot, grants, disruption);
-    let Verdict::Allow(Permission::Grant(basis)) = verdict else {
+    let Verdict::Allow(Allowance::Grant(basis)) = verdict else {
         return verdict;
     };
     let target = &disruption.target.name;
@@ -298,7 +310,7 @@ pub fn decide_with_data_in_pod(
 }
 
 /// Whether a permission on this ground, for a pod whose claim is terminating, takes the data of a
-/// member that is to come back: then the grant of the kind [`super::Permitted::Replace`] tells when
+/// member that is to come back: then the grant of the kind [`super::GrantKind::Replace`] tells when
 /// it is back.
 pub fn takes_data(basis: Basis) -> bool {
     !matches!(basis, Basis::Teardown(_) | Basis::NotAMember)
@@ -313,7 +325,7 @@ fn keeping_data(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -
     let others = snapshot.serving(grants, Some(target));
     let needed = majority(snapshot.voters(grants, Some(target)));
     if others >= needed {
-        return Verdict::Allow(Permission::Grant(Basis::Majority {
+        return Verdict::Allow(Allowance::Grant(Basis::Majority {
             others,
             majority: needed,
         }));
@@ -325,7 +337,7 @@ fn keeping_data(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -
 
 /// The disruption that the replacement of a member is. It belongs to the member, so it holds for
 /// whatever pod there is.
-pub fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
+pub fn replacement_of(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
     let uid = snapshot.pod(member).map(|pod| pod.uid.clone());
     Disruption {
         target: TargetPod {
@@ -340,7 +352,7 @@ pub fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disru
 }
 
 fn waived(waiver: Waiver) -> Verdict {
-    Verdict::Allow(Permission::Waived(waiver))
+    Verdict::Allow(Allowance::Waived(waiver))
 }
 
 /// The result of an uncached read of a claim, made after the ledger was read.
@@ -357,7 +369,7 @@ pub enum ClaimState {
     },
 }
 
-/// The progress of a [`super::Permitted::Replace`] that somebody else asked for, by the claim:
+/// The progress of a [`super::GrantKind::Replace`] that somebody else asked for, by the claim:
 /// `recorded` is the volume that the budget recorded for the member before.
 ///
 /// The caller must not record another volume for the member while the grant is open.
@@ -365,42 +377,47 @@ pub fn progress_of_claim(
     recorded: Option<&Volume>,
     claim: &ClaimState,
     serves: bool,
-) -> Replacement {
+) -> ReplacementProgress {
     let uid = match claim {
         ClaimState::Gone
         | ClaimState::Here {
             terminating: true, ..
-        } => return Replacement::Underway,
+        } => return ReplacementProgress::Underway,
         ClaimState::Here { uid, .. } => uid,
     };
     match recorded {
-        Some(before) if before.claim_uid == *uid => Replacement::Stands,
-        Some(_) if serves => Replacement::Serves,
-        None if serves => Replacement::Stands,
-        Some(_) | None => Replacement::Underway,
+        Some(before) if before.claim_uid == *uid => ReplacementProgress::Stands,
+        Some(_) if serves => ReplacementProgress::Serves,
+        None if serves => ReplacementProgress::Stands,
+        Some(_) | None => ReplacementProgress::Underway,
     }
 }
 
-/// The progress of a [`super::Permitted::Replace`] that somebody else asked for, by all claims of
+/// The progress of a [`super::GrantKind::Replace`] that somebody else asked for, by all claims of
 /// the member, where no volume is recorded. A member that has left never comes back, so only the
 /// request for its data is waited for.
 pub fn progress_of_claims(
     snapshot: &Snapshot,
     member: &PodName,
     claims: &[ClaimState],
-) -> Replacement {
+) -> ReplacementProgress {
     let terminates = |claim: &ClaimState| {
         let ClaimState::Here { terminating, .. } = claim else {
             return false;
         };
         *terminating
     };
+    let are_gone = !claims.is_empty() && claims.iter().all(|claim| *claim == ClaimState::Gone);
+    if are_gone && snapshot.is_no_member(member) {
+        // The data is gone, and nobody is to come back to it.
+        return ReplacementProgress::Serves;
+    }
     let serves = snapshot.member(member).is_some_and(Member::serves_quorum);
     let is_back = serves && !claims.contains(&ClaimState::Gone);
     if !claims.iter().any(terminates) && (is_back || snapshot.has_left(member)) {
-        Replacement::Stands
+        ReplacementProgress::Stands
     } else {
-        Replacement::Underway
+        ReplacementProgress::Underway
     }
 }
 

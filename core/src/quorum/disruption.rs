@@ -55,6 +55,8 @@ pub enum Kind {
     Defragment,
     /// A replacement of the member's volume.
     Replace,
+    /// The member is removed from etcd for good, and its pod goes.
+    Remove,
     /// An update of the pod in place. The kubelet acts on such an update at a time of its own
     /// choosing.
     Restart(InPlace),

@@ -16,10 +16,10 @@ use super::id::{PodName, PodUid};
 /// ledger then writes to the budget by compare-and-swap.
 ///
 /// ```
-/// use quorumgate_core::quorum::{Grants, Permitted, PodName};
+/// use quorumgate_core::quorum::{Grants, GrantKind, PodName};
 ///
 /// let pod = PodName::new("etcd-main-2");
-/// let deletion = Permitted::Delete { uid: "uid-2".into(), rollout: false };
+/// let deletion = GrantKind::Delete { uid: "uid-2".into(), rollout: false };
 /// let none = Grants::default();
 /// let open = none.issue(&pod, deletion, "kubectl".into(), "2026-11-21T12:00:00Z".into());
 /// assert!(open.holds(&pod));
@@ -45,7 +45,7 @@ pub struct Grant {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The disruption that was permitted.
-    pub what: Permitted,
+    pub what: GrantKind,
     /// The sequence number of the latest permission. Numbers rise and are never used twice within a
     /// ledger.
     pub seq: u64,
@@ -58,7 +58,7 @@ pub struct Cause {
 
 /// A permitted disruption, with the data that its settlement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Permitted {
+pub enum GrantKind {
     /// Permission to delete or evict one incarnation of a pod.
     Delete {
         /// The UID of the incarnation. Permission for a newer incarnation replaces this one.
@@ -77,7 +77,7 @@ pub enum Permitted {
     Replace,
 }
 
-impl Permitted {
+impl GrantKind {
     /// Whether both are of the same kind, so that one replaces the other.
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -136,7 +136,7 @@ impl Grants {
 
     /// Whether the replacement of a member is permitted.
     pub fn permit_replacement(&self, member: &PodName) -> bool {
-        let is_replacement = |cause: &Cause| cause.what == Permitted::Replace;
+        let is_replacement = |cause: &Cause| cause.what == GrantKind::Replace;
         self.get(member)
             .is_some_and(|grant| grant.causes.iter().any(is_replacement))
     }
@@ -149,7 +149,7 @@ impl Grants {
     /// Adds one more permission for `member`, or repeats an open one. The result always differs
     /// from `self`, because the sequence number rises.
     #[must_use]
-    pub fn issue(&self, member: &PodName, what: Permitted, by: String, at: String) -> Self {
+    pub fn issue(&self, member: &PodName, what: GrantKind, by: String, at: String) -> Self {
         let mut next = self.clone();
         next.last_seq = next.last_seq.saturating_add(1);
         let grant = next.entries.entry(member.clone()).or_default();
@@ -191,18 +191,18 @@ impl Grants {
 mod tests {
     use super::*;
 
-    fn delete(uid: &str, rollout: bool) -> Permitted {
-        Permitted::Delete {
+    fn delete(uid: &str, rollout: bool) -> GrantKind {
+        GrantKind::Delete {
             uid: uid.into(),
             rollout,
         }
     }
 
-    fn issue(grants: &Grants, member: &str, what: Permitted) -> Grants {
+    fn issue(grants: &Grants, member: &str, what: GrantKind) -> Grants {
         grants.issue(&member.into(), what, "kubectl".into(), String::new())
     }
 
-    fn causes(grants: &Grants, member: &str) -> Vec<(Permitted, u64)> {
+    fn causes(grants: &Grants, member: &str) -> Vec<(GrantKind, u64)> {
         grants
             .get(&member.into())
             .map(|grant| {
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_member_is_free_when_no_cause_is_left() {
         let deleted = issue(&Grants::default(), "a", delete("u1", false));
-        let both = issue(&deleted, "a", Permitted::Replace);
+        let both = issue(&deleted, "a", GrantKind::Replace);
         let half = both.settle(&"a".into(), 1).unwrap();
         assert!(half.holds(&"a".into()));
         let free = half.settle(&"a".into(), 2).unwrap();

@@ -25,7 +25,7 @@
 //!
 //! [`decide_claim`] judges the delete of a member's `PersistentVolumeClaim` by the same facts.
 //!
-//! The numbers of rules (rule 1 to rule 17) are those of the table in ARCHITECTURE.md.
+//! The numbers of rules (rule 1 to rule 17) are those of docs/rules.md.
 
 mod agreement;
 mod answers;
@@ -71,14 +71,14 @@ pub use circumstances::{
 pub use claims::{
     ClaimDeletion, ClaimState, DataInPods, decide_claim, decide_claim_early,
     decide_with_data_in_pod, decide_with_terminating_claim, progress_of_claim, progress_of_claims,
-    replacement, takes_data,
+    replacement_of, takes_data,
 };
 pub use comparison::{Comparison, DataHash};
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};
 pub use expected_voters::{ExpectedVoters, majority};
-pub use grants::{Cause, Grant, Grants, Permitted};
+pub use grants::{Cause, Grant, GrantKind, Grants};
 pub(crate) use id::list;
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use intent::Intent;
@@ -90,14 +90,15 @@ pub use process::ProcessState;
 pub use refill::Work;
 pub use serving::Serving;
 pub use settlement::{
-    CauseState, Defragmentation, Incarnation, PodRead, Replacement, Settlement, settlement,
+    CauseState, DefragmentationProgress, Incarnation, PodRead, ReplacementProgress, Settlement,
+    settlement,
 };
 pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use tolerance::Tolerance;
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{
-    Basis, Count, DataTaken, NamedOwner, NotServing, Permission, Reason, TeardownBy, Unannounced,
+    Allowance, Basis, Count, DataTaken, NamedOwner, NotServing, Reason, TeardownBy, Unannounced,
     Verdict, Waiver,
 };
 pub use volume::{Difference, HeldData, Volume, VolumeFinding, unrecorded_finding, volume_finding};

@@ -49,7 +49,7 @@ pub(super) enum Silence {
 
 /// Whether the refusal of a connection is believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ConnectionRefusal {
     /// The process itself refuses: nothing listens.
     Believed,
     /// Something on the way may refuse, and the process may well serve.
@@ -58,10 +58,10 @@ pub(super) enum Refusal {
 
 impl Silence {
     /// The proof in a missing status of `pod`.
-    pub(super) fn new(unanswered: &Unanswered, pod: &Pod, refusal: Refusal) -> Self {
+    pub(super) fn new(unanswered: &Unanswered, pod: &Pod, refusal: ConnectionRefusal) -> Self {
         match unanswered {
             _ if !pod.has_address => Self::NoAddress,
-            Unanswered::Refused if refusal == Refusal::Believed => Self::Refused,
+            Unanswered::Refused if refusal == ConnectionRefusal::Believed => Self::Refused,
             Unanswered::Refused
             | Unanswered::NoAddress
             | Unanswered::Deadline

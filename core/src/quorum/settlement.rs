@@ -8,18 +8,18 @@
 
 use std::time::Duration;
 
-use super::grants::{Cause, Permitted};
+use super::grants::{Cause, GrantKind};
 use super::id::PodUid;
 
 /// The settler's observation, made after it read the ledger in which it settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CauseState {
-    /// The pod's state in an uncached read, for [`Permitted::Delete`].
+    /// The pod's state in an uncached read, for [`GrantKind::Delete`].
     Incarnation(Incarnation),
-    /// The progress of a defragmentation, for [`Permitted::Defragment`].
-    Defragmentation(Defragmentation),
-    /// The progress of a replacement, for [`Permitted::Replace`].
-    Replacement(Replacement),
+    /// The progress of a defragmentation, for [`GrantKind::Defragment`].
+    Defragmentation(DefragmentationProgress),
+    /// The progress of a replacement, for [`GrantKind::Replace`].
+    Replacement(ReplacementProgress),
 }
 
 /// The result of an uncached read of a pod by name, made after the ledger was read.
@@ -63,7 +63,7 @@ impl Incarnation {
 
 /// The progress of a defragmentation, as far as its settler knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Defragmentation {
+pub enum DefragmentationProgress {
     /// The settler carried it out, the call has returned, the member serves again, and nothing is
     /// in flight.
     Returned,
@@ -79,7 +79,7 @@ pub enum Defragmentation {
 
 /// The progress of the replacement of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Replacement {
+pub enum ReplacementProgress {
     /// The new voter serves.
     Serves,
     /// The step was undone, and the old member stays.
@@ -110,11 +110,11 @@ pub enum Settlement {
 /// ```
 /// use std::time::Duration;
 /// use quorumgate_core::quorum::{
-///     Cause, CauseState, Incarnation, Permitted, Settlement, settlement,
+///     Cause, CauseState, Incarnation, GrantKind, Settlement, settlement,
 /// };
 ///
 /// let cause = Cause {
-///     what: Permitted::Delete { uid: "uid-2".into(), rollout: false },
+///     what: GrantKind::Delete { uid: "uid-2".into(), rollout: false },
 ///     seq: 7,
 ///     by: "kubectl".into(),
 ///     at: "2026-11-21T12:00:00Z".into(),
@@ -134,32 +134,34 @@ pub fn settlement(
     settle_time: Duration,
 ) -> Settlement {
     match (&cause.what, seen) {
-        (Permitted::Delete { .. }, CauseState::Incarnation(incarnation)) => match incarnation {
+        (GrantKind::Delete { .. }, CauseState::Incarnation(incarnation)) => match incarnation {
             Incarnation::Gone => Settlement::Done,
             Incarnation::Stands if age >= settle_time => Settlement::NeverHappened,
             Incarnation::Stands | Incarnation::Terminating => Settlement::Keep,
         },
         (
-            Permitted::Defragment {
+            GrantKind::Defragment {
                 timeout_seconds, ..
             },
             CauseState::Defragmentation(defragmentation),
         ) => {
             let longest = Duration::from_secs(*timeout_seconds).saturating_add(settle_time);
             match defragmentation {
-                Defragmentation::Returned => Settlement::Done,
-                Defragmentation::NotBegun => Settlement::NeverHappened,
-                Defragmentation::NotMine if age >= longest => Settlement::NeverHappened,
-                Defragmentation::NotMine | Defragmentation::Running => Settlement::Keep,
+                DefragmentationProgress::Returned => Settlement::Done,
+                DefragmentationProgress::NotBegun => Settlement::NeverHappened,
+                DefragmentationProgress::NotMine if age >= longest => Settlement::NeverHappened,
+                DefragmentationProgress::NotMine | DefragmentationProgress::Running => {
+                    Settlement::Keep
+                }
             }
         }
-        (Permitted::Replace, CauseState::Replacement(replacement)) => match replacement {
-            Replacement::Serves => Settlement::Done,
-            Replacement::Undone => Settlement::NeverHappened,
-            Replacement::Stands if age >= settle_time => Settlement::NeverHappened,
-            Replacement::Stands | Replacement::Underway => Settlement::Keep,
+        (GrantKind::Replace, CauseState::Replacement(replacement)) => match replacement {
+            ReplacementProgress::Serves => Settlement::Done,
+            ReplacementProgress::Undone => Settlement::NeverHappened,
+            ReplacementProgress::Stands if age >= settle_time => Settlement::NeverHappened,
+            ReplacementProgress::Stands | ReplacementProgress::Underway => Settlement::Keep,
         },
-        (Permitted::Delete { .. } | Permitted::Defragment { .. } | Permitted::Replace, _) => {
+        (GrantKind::Delete { .. } | GrantKind::Defragment { .. } | GrantKind::Replace, _) => {
             Settlement::Keep
         }
     }
@@ -171,7 +173,7 @@ mod tests {
 
     const SETTLE: Duration = Duration::from_mins(2);
 
-    fn cause(what: Permitted) -> Cause {
+    fn cause(what: GrantKind) -> Cause {
         Cause {
             what,
             seq: 1,
@@ -180,12 +182,12 @@ mod tests {
         }
     }
 
-    fn after(what: Permitted, seen: CauseState, seconds: u64) -> Settlement {
+    fn after(what: GrantKind, seen: CauseState, seconds: u64) -> Settlement {
         settlement(&cause(what), seen, Duration::from_secs(seconds), SETTLE)
     }
 
-    fn delete() -> Permitted {
-        Permitted::Delete {
+    fn delete() -> GrantKind {
+        GrantKind::Delete {
             uid: "u1".into(),
             rollout: false,
         }
@@ -228,45 +230,45 @@ mod tests {
 
     #[test]
     fn a_defragmentation_settles_by_its_holder_or_long_after() {
-        let defragment = || Permitted::Defragment {
+        let defragment = || GrantKind::Defragment {
             holder: "gate-0".into(),
             timeout_seconds: 60,
         };
         let seen = CauseState::Defragmentation;
         assert_eq!(
-            after(defragment(), seen(Defragmentation::Returned), 0),
+            after(defragment(), seen(DefragmentationProgress::Returned), 0),
             Settlement::Done
         );
         assert_eq!(
-            after(defragment(), seen(Defragmentation::Running), 86_400),
+            after(defragment(), seen(DefragmentationProgress::Running), 86_400),
             Settlement::Keep
         );
         assert_eq!(
-            after(defragment(), seen(Defragmentation::NotMine), 179),
+            after(defragment(), seen(DefragmentationProgress::NotMine), 179),
             Settlement::Keep
         );
         assert_eq!(
-            after(defragment(), seen(Defragmentation::NotMine), 180),
+            after(defragment(), seen(DefragmentationProgress::NotMine), 180),
             Settlement::NeverHappened
         );
     }
 
     #[test]
     fn a_defragmentation_that_its_holder_never_began_settles_at_once() {
-        let defragment = Permitted::Defragment {
+        let defragment = GrantKind::Defragment {
             holder: "gate-0".into(),
             timeout_seconds: 60,
         };
-        let seen = CauseState::Defragmentation(Defragmentation::NotBegun);
+        let seen = CauseState::Defragmentation(DefragmentationProgress::NotBegun);
         assert_eq!(after(defragment, seen, 0), Settlement::NeverHappened);
     }
 
     #[test]
     fn a_replacement_of_which_nothing_was_seen_settles_after_the_settle_time() {
-        let stands = CauseState::Replacement(Replacement::Stands);
-        assert_eq!(after(Permitted::Replace, stands, 119), Settlement::Keep);
+        let stands = CauseState::Replacement(ReplacementProgress::Stands);
+        assert_eq!(after(GrantKind::Replace, stands, 119), Settlement::Keep);
         assert_eq!(
-            after(Permitted::Replace, stands, 120),
+            after(GrantKind::Replace, stands, 120),
             Settlement::NeverHappened
         );
     }
@@ -275,15 +277,19 @@ mod tests {
     fn a_replacement_settles_when_the_new_voter_serves_or_it_was_undone() {
         let seen = CauseState::Replacement;
         assert_eq!(
-            after(Permitted::Replace, seen(Replacement::Serves), 0),
+            after(GrantKind::Replace, seen(ReplacementProgress::Serves), 0),
             Settlement::Done
         );
         assert_eq!(
-            after(Permitted::Replace, seen(Replacement::Undone), 0),
+            after(GrantKind::Replace, seen(ReplacementProgress::Undone), 0),
             Settlement::NeverHappened
         );
         assert_eq!(
-            after(Permitted::Replace, seen(Replacement::Underway), 86_400),
+            after(
+                GrantKind::Replace,
+                seen(ReplacementProgress::Underway),
+                86_400
+            ),
             Settlement::Keep
         );
     }
@@ -291,8 +297,8 @@ mod tests {
     #[test]
     fn a_look_at_something_else_settles_nothing() {
         let gone = CauseState::Incarnation(Incarnation::Gone);
-        assert_eq!(after(Permitted::Replace, gone, 86_400), Settlement::Keep);
-        let serves = CauseState::Replacement(Replacement::Serves);
+        assert_eq!(after(GrantKind::Replace, gone, 86_400), Settlement::Keep);
+        let serves = CauseState::Replacement(ReplacementProgress::Serves);
         assert_eq!(after(delete(), serves, 86_400), Settlement::Keep);
     }
 }

@@ -327,6 +327,12 @@ impl Snapshot {
         may_be && self.members.iter().any(unknown)
     }
 
+    /// Whether the StatefulSet keeps no pod for the ordinal of this one.
+    pub fn is_outside_ordinals(&self, pod: &PodName) -> bool {
+        let kept = self.kept();
+        Ordinal::from_pod(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0))
+    }
+
     /// The ordinals for which the StatefulSet has pods.
     fn kept(&self) -> Range<u32> {
         self.first_ordinal..self.first_ordinal.saturating_add(self.replicas)
@@ -336,10 +342,9 @@ impl Snapshot {
     /// and the pod's ordinal has left the StatefulSet by a scale-in. (Hibernation is none: the
     /// members are to come back.)
     pub fn has_left(&self, pod: &PodName) -> bool {
-        let kept = self.kept();
-        let is_beyond = Ordinal::from_pod(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0));
         let is_unasked = self.policy.evidence == EvidenceMode::Readiness;
-        let is_gone = !kept.is_empty() && is_beyond && self.pod(pod).is_none();
+        let is_beyond = !self.kept().is_empty() && self.is_outside_ordinals(pod);
+        let is_gone = is_beyond && self.pod(pod).is_none();
         self.is_no_member(pod) || (is_unasked && is_gone)
     }
 

@@ -14,10 +14,10 @@ use super::why::Why;
 /// The number of members that a cluster can still lose while the given grants are open.
 ///
 /// ```
-/// use quorumgate_core::quorum::{Grants, Permitted, Snapshot, example};
+/// use quorumgate_core::quorum::{Grants, GrantKind, Snapshot, example};
 ///
 /// let cluster = Snapshot::assemble(&example::healthy("etcd-main", 5));
-/// let deletion = Permitted::Delete { uid: "uid-4".into(), rollout: false };
+/// let deletion = GrantKind::Delete { uid: "uid-4".into(), rollout: false };
 /// let grants = Grants::default();
 /// let one = grants.issue(&"etcd-main-4".into(), deletion, "anna".into(), String::new());
 ///
@@ -35,6 +35,9 @@ pub struct Tolerance {
     pub serving: u32,
     /// The majority of `voters`.
     pub majority: u32,
+    /// The number of voters that have to serve without one that goes: the majority, or more while
+    /// a voter may be added.
+    pub needed: u32,
     /// The pods with an open grant.
     pub in_flight: Vec<PodName>,
     /// Whether no serving member may go although quorum would allow it: the ledger is not trusted,
@@ -55,7 +58,7 @@ impl Tolerance {
         if self.is_withheld {
             return 0;
         }
-        self.serving.saturating_sub(self.majority)
+        self.serving.saturating_sub(self.needed)
     }
 }
 
@@ -67,6 +70,7 @@ impl Snapshot {
             voters,
             serving: self.serving(grants, None),
             majority: majority(voters),
+            needed: self.needed(voters),
             in_flight: in_flight(grants, None),
             is_withheld: self.circumstances.ledger != Trust::Trusted
                 || self.circumstances.shared_with.is_some() && !self.has_all_members_here()
@@ -89,6 +93,17 @@ impl Snapshot {
             .count();
         self.electorate(&self.members)
             .max(listed(self.membership).saturating_add(count(promotable)))
+    }
+
+    /// The number of `voters` that have to serve without one that goes: the majority, or the
+    /// majority of one voter more while a scale-out may add one.
+    pub(super) fn needed(&self, voters: u32) -> u32 {
+        let recent = self
+            .scaled_out_for
+            .is_some_and(|since| since < self.policy.scale_out_grace);
+        let no_learner = self.members.iter().all(|m| m.role == Role::Voter);
+        let joining = recent && no_learner && self.replicas > voters;
+        majority(voters.saturating_add(u32::from(joining)))
     }
 
     /// The number of serving voters without a grant, `aside` left out.
@@ -203,6 +218,7 @@ mod tests {
             voters: 5,
             serving: 5,
             majority: 3,
+            needed: 3,
             in_flight: Vec::new(),
             is_withheld: false,
         };

@@ -21,7 +21,7 @@ use super::why::Why;
 #[must_use]
 pub enum Verdict {
     /// The request may pass, once the conditions of the permission are met.
-    Allow(Permission),
+    Allow(Allowance),
     /// The request may not pass now. The same request may pass later.
     Wait(Reason),
     /// The request may not pass. Repeating it does not help.
@@ -30,7 +30,7 @@ pub enum Verdict {
 
 /// The ground of a permission, on which it depends whether it has to be recorded first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Permission {
+pub enum Allowance {
     /// The request takes nothing from the cluster, so nothing is recorded.
     Waived(Waiver),
     /// The grant, or the admitted change of the StatefulSet, has to be recorded before anyone is
@@ -90,6 +90,8 @@ pub enum Basis {
         /// The number of serving voters that is needed.
         majority: u32,
     },
+    /// The member is removed from etcd for good, and every other voter serves.
+    Removal,
     /// The change of the StatefulSet was announced (`quorumgate.io/intent`).
     Intent,
     /// The owner of the StatefulSet itself asks for no members.
@@ -142,7 +144,7 @@ fn torn_down(teardown: Teardown) -> &'static str {
 pub enum Reason {
     /// Rule 1: the cluster is enrolled, and the budget that holds its grants does not exist yet.
     #[display(
-        "the StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment"
+        "the StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate creates it in a moment, unless the namespace has as many clusters as may be enrolled, of which an Event of the StatefulSet tells (TooManyClusters)"
     )]
     NoLedger,
     /// Rule 1: the `CustomResourceDefinition` of budgets is missing.
@@ -257,7 +259,7 @@ pub enum Reason {
         why: String,
     },
     /// Members that would leave are still in etcd's list, and nobody announced the change.
-    #[display("etcd still lists the members of {}; to repair one of them, replace it (annotation quorumgate.io/replace on the budget); to have fewer, remove them first (`etcdctl member remove`), or announce it: kubectl -n {} annotate statefulset {} quorumgate.io/intent=scale-in{}", list(members), cluster.namespace, cluster.name, explain(ignored.as_deref()))]
+    #[display("etcd still lists the members of {}; to repair one of them, replace it (annotation quorumgate.io/replace on the budget); to have fewer, have the gate remove them (`kubectl quorum scale {} -n {} --replicas=COUNT`), or remove them first (`etcdctl member remove`), or announce it: kubectl -n {} annotate --overwrite statefulset {} quorumgate.io/intent=scale-in{}", list(members), cluster.name, cluster.namespace, cluster.namespace, cluster.name, explain(ignored.as_deref()))]
     MembersListed {
         /// The cluster.
         cluster: ClusterRef,
@@ -295,6 +297,19 @@ pub enum Reason {
         claim: String,
         /// The id of the member, where it is known.
         id: Option<MemberId>,
+    },
+    /// The garbage collector deletes the claim of a pod that comes back.
+    #[display(
+        "{claim} has the data of {pod}, and names an owner that is gone, so Kubernetes deletes it, and creates no other pod on it; to keep the data: kubectl -n {0} patch pvc {claim} --type=json -p '[{{\"op\":\"remove\",\"path\":\"/metadata/ownerReferences\"}}]' && kubectl -n {0} annotate --overwrite statefulset {1} kubernetes.io/change-cause={claim}; to give it up, replace the member, or announce that all go (quorumgate.io/intent=delete)",
+        cluster.namespace, cluster.name
+    )]
+    ClaimDisowned {
+        /// The cluster.
+        cluster: ClusterRef,
+        /// The name of the claim.
+        claim: String,
+        /// The pod of the member.
+        pod: PodName,
     },
     /// The update takes the protection off a claim that pods of members use.
     #[display(
@@ -353,7 +368,7 @@ pub enum Reason {
     },
     /// The pod would not be created again, and nobody announced that.
     #[display(
-        "the StatefulSet keeps no pod for the ordinal of {pod}, which would not come back, and etcd may list its member; scale the StatefulSet back, or remove the member first (`etcdctl member remove`), or announce it: kubectl -n {} annotate statefulset {} quorumgate.io/intent={}{}",
+        "the StatefulSet keeps no pod for the ordinal of {pod}, which would not come back, and etcd may list its member; scale the StatefulSet back, or remove the member first (`etcdctl member remove`), or announce it: kubectl -n {} annotate --overwrite statefulset {} quorumgate.io/intent={}{}",
         outside.set.namespace, outside.set.name, <&str>::from(outside.needs), explain(outside.ignored.as_deref())
     )]
     OutsideOrdinals {
@@ -377,6 +392,9 @@ pub enum Reason {
 pub enum DataTaken {
     /// The claims, which the retention policy deletes.
     Claims,
+    /// The claims, which the garbage collector deletes because they name the StatefulSet as their
+    /// owner. Its retention policy may say otherwise by now.
+    OwnedClaims,
     /// The data that is in the pods.
     InPods,
 }
@@ -393,7 +411,7 @@ pub enum TeardownBy {
 impl TeardownBy {
     /// The announcement of the change. Members that are stopped come back, unless their data goes
     /// with them: that is a delete by another name.
-    pub(super) fn announced_by(self, takes_data: Option<DataTaken>) -> Intent {
+    pub fn announced_by(self, takes_data: Option<DataTaken>) -> Intent {
         match (self, takes_data) {
             (Self::Hibernation, None) => Intent::Hibernate,
             (Self::Delete, _) | (Self::Hibernation, Some(_)) => Intent::Delete,
@@ -404,7 +422,9 @@ impl TeardownBy {
     fn announcement(self, set: &ClusterRef, takes_data: Option<DataTaken>) -> String {
         let ClusterRef { namespace, name } = set;
         let intent: &str = self.announced_by(takes_data).into();
-        format!("kubectl -n {namespace} annotate statefulset {name} quorumgate.io/intent={intent}")
+        format!(
+            "kubectl -n {namespace} annotate --overwrite statefulset {name} quorumgate.io/intent={intent}"
+        )
     }
 }
 
@@ -469,6 +489,9 @@ impl fmt::Display for Unannounced {
                     ", and deletes their claims with the data (persistentVolumeClaimRetentionPolicy.{policy}: Delete)"
                 )?;
             }
+            Some(DataTaken::OwnedClaims) => f.write_str(
+                ", and deletes their claims with the data, whatever its retention policy says: they name it as their owner (metadata.ownerReferences)",
+            )?,
             Some(DataTaken::InPods) => {
                 f.write_str(", and their data is in their pods and goes with them")?;
             }
@@ -490,6 +513,9 @@ impl fmt::Display for Unannounced {
                 f,
                 "; to keep the members: kubectl -n {namespace} delete statefulset {name} --cascade=orphan"
             )?;
+        }
+        if *by == TeardownBy::Hibernation && *takes_data == Some(DataTaken::Claims) {
+            f.write_str("; to keep the data, set whenScaled to Retain first")?;
         }
         match owner {
             None => {}
@@ -733,6 +759,7 @@ mod tests {
             reason.to_string()
         };
         assert!(listed(None).contains("quorumgate.io/replace"));
+        assert!(listed(None).contains("kubectl quorum scale etcd -n db --replicas="));
         assert!(listed(None).ends_with("quorumgate.io/intent=scale-in"));
         let old = listed(Some("it is older than 24 h"));
         assert!(

@@ -125,7 +125,7 @@ fn takes_part<'a>(member: &'a Member, grants: &Grants) -> Option<(MemberId, &'a 
 mod tests {
     use super::*;
     use crate::quorum::evidence::{Probe, Unanswered};
-    use crate::quorum::{Observation, Permitted, confirmed_list, example};
+    use crate::quorum::{GrantKind, Observation, confirmed_list, example};
 
     fn volume(n: &str) -> Volume {
         Volume {
@@ -217,7 +217,7 @@ mod tests {
         let mut world = World::recorded();
         world.volumes.insert("etcd-2".into(), volume("9"));
         let (by, at) = (String::from("kubectl"), String::new());
-        world.grants = Grants::default().issue(&"etcd-2".into(), Permitted::Replace, by, at);
+        world.grants = Grants::default().issue(&"etcd-2".into(), GrantKind::Replace, by, at);
         world.renew(2, MemberId(99));
         assert_eq!(world.due(), [] as [PodName; 0]);
         world.look();
@@ -308,7 +308,7 @@ mod tests {
         permitted.observation.pods.pop();
         permitted.observation.round.probes.pop();
         let (by, at) = (String::from("kubectl"), String::new());
-        permitted.grants = Grants::default().issue(&"etcd-2".into(), Permitted::Replace, by, at);
+        permitted.grants = Grants::default().issue(&"etcd-2".into(), GrantKind::Replace, by, at);
         permitted.look();
         assert_eq!(permitted.records.len(), 3);
     }

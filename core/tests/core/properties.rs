@@ -13,8 +13,8 @@ use clusters::{Cluster, Loss, State};
 use quorumgate_core::quorum::evidence::{Probe, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    Basis, ClusterId, EvidenceMode, Grants, InPlace, Kind, Membership, Observation, Permission,
-    Permitted, PodName, Snapshot, Verdict, Waiver, decide, majority,
+    Allowance, Basis, ClusterId, EvidenceMode, GrantKind, Grants, InPlace, Kind, Membership,
+    Observation, PodName, Snapshot, Verdict, Waiver, decide, majority,
 };
 
 use crate::world::ask;
@@ -30,8 +30,8 @@ fn kinds() -> impl Strategy<Value = Kind> {
     ]
 }
 
-fn permit(target: &str) -> Permitted {
-    Permitted::Delete {
+fn permit(target: &str) -> GrantKind {
+    GrantKind::Delete {
         uid: format!("{target}-1").as_str().into(),
         rollout: false,
     }
@@ -56,8 +56,8 @@ fn grants_of(cluster: &Cluster, granted: &[Index]) -> Grants {
 /// The strictness of a verdict. A verdict that permits more has a smaller number.
 fn strictness(verdict: &Verdict) -> u8 {
     match verdict {
-        Verdict::Allow(Permission::Waived(_)) => 0,
-        Verdict::Allow(Permission::Grant(_)) => 1,
+        Verdict::Allow(Allowance::Waived(_)) => 0,
+        Verdict::Allow(Allowance::Grant(_)) => 1,
         Verdict::Wait(_) | Verdict::Deny(_) => 2,
     }
 }
@@ -80,35 +80,35 @@ proptest! {
             return Ok(());
         };
         if let Kind::Restart(_) = kind {
-            let free = Permission::Grant(Basis::NotAMember);
-            let ends = Permission::Waived(Waiver::Terminating);
+            let free = Allowance::Grant(Basis::NotAMember);
+            let ends = Allowance::Waived(Waiver::Terminating);
             prop_assert!(permission == free || permission == ends, "{:?}", permission);
         }
         let state = cluster.state(target);
         match permission {
-            Permission::Waived(Waiver::Terminating) => prop_assert_eq!(state, State::Terminating),
-            Permission::Grant(Basis::NotAMember) => prop_assert!(!state.is_listed(), "{:?}", state),
-            Permission::Waived(other) => prop_assert!(false, "nothing is waived as {:?}", other),
-            Permission::Grant(Basis::Majority { .. }) => {
+            Allowance::Waived(Waiver::Terminating) => prop_assert_eq!(state, State::Terminating),
+            Allowance::Grant(Basis::NotAMember) => prop_assert!(!state.is_listed(), "{:?}", state),
+            Allowance::Waived(other) => prop_assert!(false, "nothing is waived as {:?}", other),
+            Allowance::Grant(Basis::Majority { .. }) => {
                 let left = truth::serving_without(&cluster, &grants, target);
                 let needed = majority(truth::voters(&cluster, &grants, target));
                 prop_assert!(left >= needed, "{} of {}", left, needed);
             }
-            Permission::Grant(Basis::Learner) => prop_assert!(state.is_learner(), "{:?}", state),
-            Permission::Grant(Basis::CostsNothing) => prop_assert!(state.is_down(), "{:?}", state),
-            Permission::Grant(Basis::Repair) => {
+            Allowance::Grant(Basis::Learner) => prop_assert!(state.is_learner(), "{:?}", state),
+            Allowance::Grant(Basis::CostsNothing) => prop_assert!(state.is_down(), "{:?}", state),
+            Allowance::Grant(Basis::Repair) => {
                 prop_assert_eq!(kind, Kind::RolloutStep);
                 let serving = truth::serving_without(&cluster, &Grants::default(), "");
                 prop_assert!(serving < majority(cluster.voters), "{} of {}", serving, cluster.voters);
             }
-            Permission::Grant(Basis::Proceed) => prop_assert!(false, "nobody let this revision proceed"),
+            Allowance::Grant(Basis::Proceed) => prop_assert!(false, "nobody let this revision proceed"),
             // A member that began a cluster of its own is the only member of it, and the others do
             // not miss it.
-            Permission::Grant(Basis::SingleMember) => {
+            Allowance::Grant(Basis::SingleMember) => {
                 prop_assert!(cluster.voters == 1 || state == State::OtherCluster, "{:?}", state);
             }
-            Permission::Grant(Basis::TwoMembers) => prop_assert_eq!(cluster.voters, 2),
-            Permission::Grant(other) => prop_assert!(false, "nobody asked for {:?}", other),
+            Allowance::Grant(Basis::TwoMembers) => prop_assert_eq!(cluster.voters, 2),
+            Allowance::Grant(other) => prop_assert!(false, "nobody asked for {:?}", other),
         }
     }
 
@@ -285,7 +285,7 @@ proptest! {
             if settles {
                 let seq = grants.get(&name).and_then(|g| g.causes.first()).map(|c| c.seq);
                 grants = seq.and_then(|seq| grants.settle(&name, seq)).unwrap_or(grants);
-            } else if let Verdict::Allow(Permission::Grant(_)) =
+            } else if let Verdict::Allow(Allowance::Grant(_)) =
                 decide(&snapshot, &grants, &ask(pod, kind))
             {
                 let before = grants.last_seq();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use quorumgate_core::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate_core::quorum::{
-    Actor, Basis, Circumstances, ClaimDeletion, DataInPods, Disruption, ExpectedVoters, Grace,
-    Grants, Kind, Permission, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown,
-    Trust, Verdict, decide, decide_claim, decide_with_data_in_pod, decide_with_terminating_claim,
-    replacement,
+    Actor, Allowance, Basis, Circumstances, ClaimDeletion, DataInPods, Disruption, ExpectedVoters,
+    Grace, Grants, Kind, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust,
+    Verdict, decide, decide_claim, decide_with_data_in_pod, decide_with_terminating_claim,
+    replacement_of,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
@@ -96,8 +96,8 @@ pub(crate) fn rule(question: Question) -> Ruling {
         let verdict = judge(&snapshot, &grants, &question);
         let found = found(&snapshot, question.target);
         match verdict {
-            Verdict::Allow(Permission::Waived(_)) => Ruling::Waived,
-            Verdict::Allow(Permission::Grant(basis)) => Ruling::Granted { basis, found },
+            Verdict::Allow(Allowance::Waived(_)) => Ruling::Waived,
+            Verdict::Allow(Allowance::Grant(basis)) => Ruling::Granted { basis, found },
             Verdict::Wait(reason) | Verdict::Deny(reason) => Ruling::Refused {
                 may_complete: matches!(reason, Reason::MayComplete(_)),
                 found,
@@ -114,7 +114,7 @@ fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
     let in_pods = question.scene.in_pods;
     match question.what {
         What::Replace => {
-            let disruption = replacement(snapshot, &pod, Actor::Gate);
+            let disruption = replacement_of(snapshot, &pod, Actor::Gate);
             decide_with_terminating_claim(snapshot, grants, &disruption)
         }
         What::DeleteClaim => {
@@ -125,6 +125,7 @@ fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
                 other_uid: false,
                 collected: false,
                 waiting_pod: None,
+                disowned: None,
                 actor: Actor::Gate,
             };
             decide_claim(snapshot, grants, &deletion)

@@ -11,7 +11,7 @@
 //! of the grant, because it answers nobody. So a replica that settles by age alone, although the
 //! member is busy, breaks nothing here; one that settles because the member is not busy does.
 
-use quorumgate_core::quorum::{Basis, Defragmentation as Progress};
+use quorumgate_core::quorum::{Basis, DefragmentationProgress as Progress};
 
 use crate::action::Action;
 use crate::appearance::look;

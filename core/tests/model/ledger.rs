@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorumgate_core::quorum::{
-    Cause as Permission, CauseState, Defragmentation, Grant as Entry, Grants, Incarnation,
-    Permitted, PodRead, Replacement, Settlement, settlement,
+    Cause as Permission, CauseState, DefragmentationProgress, Grant as Entry, GrantKind, Grants,
+    Incarnation, PodRead, ReplacementProgress, Settlement, settlement,
 };
 
 use crate::appearance::{self, Appearance, pod_name, uid};
@@ -45,7 +45,7 @@ pub(crate) fn grants(open: &Open) -> Grants {
     let mut entries = BTreeMap::new();
     for (n, grant) in open.iter().enumerate().filter(|(_, grant)| grant.is_open()) {
         let delete = grant.delete.map(|cause| {
-            let what = Permitted::Delete {
+            let what = GrantKind::Delete {
                 uid: uid(n, cause.stands),
                 rollout: cause.rollout,
             };
@@ -53,7 +53,7 @@ pub(crate) fn grants(open: &Open) -> Grants {
         });
         let replace = grant
             .replace
-            .map(|_| permission(Permitted::Replace, seq(n, Sort::Replace)));
+            .map(|_| permission(GrantKind::Replace, seq(n, Sort::Replace)));
         let defragment = grant
             .defragment
             .map(|_| permission(defragment(), seq(n, Sort::Defragment)));
@@ -77,14 +77,14 @@ fn seq(n: usize, sort: Sort) -> u64 {
 }
 
 /// The permission to defragment. Only one process does, so its name does not matter.
-fn defragment() -> Permitted {
-    Permitted::Defragment {
+fn defragment() -> GrantKind {
+    GrantKind::Defragment {
         holder: "gate".into(),
         timeout_seconds: 0,
     }
 }
 
-fn permission(what: Permitted, seq: u64) -> Permission {
+fn permission(what: GrantKind, seq: u64) -> Permission {
     // The username and the time are for people. A wrong clock changes nothing.
     Permission {
         what,
@@ -100,11 +100,11 @@ pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
     thread_local!(static MEMO: Memo<(Open, usize, For), (Open, bool)> = Memo::default());
     remembered(&MEMO, (open, n, what), |(open, n, what)| {
         let permitted = match what {
-            For::Delete { stands, rollout } => Permitted::Delete {
+            For::Delete { stands, rollout } => GrantKind::Delete {
                 uid: uid(n, stands),
                 rollout,
             },
-            For::Replace => Permitted::Replace,
+            For::Replace => GrantKind::Replace,
             For::Defragment => defragment(),
         };
         let before = grants(&open);
@@ -161,9 +161,9 @@ pub(crate) fn without_defragmentation(open: Open, ended: Set) -> Open {
 }
 
 /// The grants without the replacement of this member, which has come to this end.
-pub(crate) fn without_replacement(open: Open, n: usize, end: Replacement) -> Open {
+pub(crate) fn without_replacement(open: Open, n: usize, end: ReplacementProgress) -> Open {
     let ended = settlement(
-        &permission(Permitted::Replace, seq(n, Sort::Replace)),
+        &permission(GrantKind::Replace, seq(n, Sort::Replace)),
         CauseState::Replacement(end),
         Duration::ZERO,
         Duration::MAX,
@@ -183,7 +183,7 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
         };
         for cause in &entry.causes {
             match &cause.what {
-                Permitted::Delete {
+                GrantKind::Delete {
                     uid: named,
                     rollout,
                 } => {
@@ -198,12 +198,12 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
                         rollout: *rollout,
                     });
                 }
-                Permitted::Replace => {
+                GrantKind::Replace => {
                     let is_known = cause.seq == seq(n, Sort::Replace);
                     let watched = before[n].replace.filter(|_| is_known);
                     grant.replace = Some(watched.unwrap_or(0));
                 }
-                Permitted::Defragment { .. } => {
+                GrantKind::Defragment { .. } => {
                     let is_known = cause.seq == seq(n, Sort::Defragment);
                     let watched = before[n].defragment.filter(|_| is_known);
                     grant.defragment = Some(watched.unwrap_or(0));
@@ -223,7 +223,7 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
         (n, cause, shown, settle_time),
         |(n, cause, shown, settle_time)| {
             let named = uid(n, cause.stands);
-            let what = Permitted::Delete {
+            let what = GrantKind::Delete {
                 uid: named.clone(),
                 rollout: cause.rollout,
             };
@@ -246,7 +246,11 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
 
 /// Whether a defragmentation has ended, for a replica that sees this progress, has seen the grant
 /// for `age` ticks, and waits for `settle_time` ticks.
-pub(crate) fn has_ended_defragmenting(progress: Defragmentation, age: u8, settle_time: u8) -> bool {
+pub(crate) fn has_ended_defragmenting(
+    progress: DefragmentationProgress,
+    age: u8,
+    settle_time: u8,
+) -> bool {
     let (age, settle_time) = (TICK * u32::from(age), TICK * u32::from(settle_time));
     let permitted = permission(defragment(), seq(0, Sort::Defragment));
     let seen = CauseState::Defragmentation(progress);

@@ -16,7 +16,7 @@
 use quorumgate_core::quorum::stateful_set::{
     self, Change, Ordinals, Owner, StatefulSetInput, TeardownPolicy, decide, scale_in_lets_go,
 };
-use quorumgate_core::quorum::{Intent, Ordinal, Permission, Scope, Serving, Verdict};
+use quorumgate_core::quorum::{Allowance, Intent, Ordinal, Scope, Serving, Verdict};
 
 use crate::action::Action;
 use crate::appearance::{Scene, look};
@@ -160,7 +160,7 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
             };
             matches!(
                 decide(&Change::Resize { from, to }, &input),
-                Verdict::Allow(Permission::Grant(_))
+                Verdict::Allow(Allowance::Grant(_))
             )
         },
     )

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingWebhookConfiguration,
+    WebhookClientConfig,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::discovery::v1::{EndpointConditions, EndpointSlice};
@@ -34,6 +35,7 @@ pub(super) async fn checks(client: &Client, given: &cli::Gate) -> Vec<Finding> {
     findings.push(replicas(&versions, gate));
     findings.push(endpoints(client, gate).await);
     findings.push(leader(client, gate).await);
+    findings.extend(policies(client, &versions, gate).await);
     findings
 }
 
@@ -270,6 +272,51 @@ async fn leader(client: &Client, gate: &Gate) -> Finding {
     Finding::new(Status::Ok, CHECK, object, message)
 }
 
+/// Whether the admission policies hold the account that the replicas use. `None` if the account is
+/// not known.
+async fn policies(client: &Client, versions: &Versions, gate: &Gate) -> Option<Finding> {
+    const CHECK: &str = "AdmissionPolicies";
+    let deployment = versions.deployment.as_ref().ok()?.as_ref()?;
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let account = pod.service_account_name.as_deref().unwrap_or("default");
+    let user = format!("system:serviceaccount:{}:{account}", gate.namespace);
+    let object = format!("account {user}");
+    let new = |status, message: String| Finding::new(status, CHECK, object.as_str(), message);
+    let all = Api::<ValidatingAdmissionPolicy>::all(client.clone());
+    let all = match all.list(&ListParams::default()).await {
+        Err(error) => return Some(Finding::unread(CHECK, object, &error)),
+        Ok(all) => all,
+    };
+    let (mut own, mut others) = (0, Vec::new());
+    for policy in all {
+        let spec = policy.spec.unwrap_or_default();
+        let mut conditions = spec.match_conditions.iter().flatten();
+        let Some(of_a_gate) = conditions.find(|condition| condition.name == "the-gate") else {
+            continue;
+        };
+        if of_a_gate.expression.contains(&format!("'{user}'")) {
+            own += 1;
+        } else {
+            others.extend(policy.metadata.name);
+        }
+    }
+    Some(match (own, others.as_slice()) {
+        (0, []) => new(
+            Status::Warn,
+            "no ValidatingAdmissionPolicy limits what the account may change".to_owned(),
+        )
+        .reason("Missing")
+        .fix(APPLY_AGAIN),
+        (_, [_, ..]) => new(
+            Status::Warn,
+            format!("policies limit another account: {}", others.join(", ")),
+        )
+        .reason("OtherAccount")
+        .fix("with kustomize: set `namespace` in manifests/base/kustomization.yaml, and in no overlay"),
+        (own, []) => new(Status::Ok, format!("{own} admission policies limit it")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
@@ -374,6 +421,45 @@ mod tests {
         assert_eq!(status_of(&found, "VersionSkew").status, Status::Warn);
         let mutating = status_of(&found, "MutatingWebhookConfiguration");
         assert_eq!(mutating.reason.as_deref(), Some("Missing"));
+    }
+
+    #[tokio::test]
+    async fn policies_that_hold_another_account_are_told() {
+        let policy = |name: &str, user: &str| {
+            let expression = format!("request.userInfo.username == '{user}'");
+            json!({"metadata": {"name": name}, "spec": {
+                "matchConditions": [{"name": "the-gate", "expression": expression}]}})
+        };
+        let foreign = json!({"metadata": {"name": "foreign"}, "spec": {}});
+        let own = "system:serviceaccount:quorumgate:gate";
+        let other = "system:serviceaccount:quorumgate:gate-of-others";
+        for (all, status, reason) in [
+            (vec![foreign.clone()], Status::Warn, Some("Missing")),
+            (vec![foreign, policy("a", own)], Status::Ok, None),
+            (
+                vec![policy("a", own), policy("b", other)],
+                Status::Warn,
+                Some("OtherAccount"),
+            ),
+        ] {
+            let (of, _) = api_server(&[
+                (
+                    "/apis/apps/v1/namespaces/quorumgate/deployments/quorumgate",
+                    json!({"metadata": {"name": "quorumgate"}, "spec": {"selector": {},
+                        "template": {"spec": {"serviceAccountName": "gate", "containers": []}}}}),
+                ),
+                (
+                    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+                    list("ValidatingAdmissionPolicy", &all),
+                ),
+            ]);
+            let found = checks(&of.client, &cli::Gate::default()).await;
+            let finding = status_of(&found, "AdmissionPolicies");
+            assert_eq!(
+                (finding.status, finding.reason.as_deref()),
+                (status, reason)
+            );
+        }
     }
 
     #[tokio::test]

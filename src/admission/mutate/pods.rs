@@ -1,18 +1,20 @@
 //! `/mutate/pods`: members carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, so that
 //! cluster-autoscaler plans around them instead of starting drains that wait. An existing value
-//! stays.
+//! stays. An annotation of the gate's own says that it was asked.
 //!
 //! Members of a cluster that has formed join it and start none: etcd's `initial-cluster-state` is
-//! set to `existing`, which etcd ignores where there is data. A pod with another volume than its
-//! member had gets a scheduling gate ([`crate::plan::replacement::guard()`]). One whose data is in
-//! a directory of a node is bound to that node.
+//! set to `existing`. Where the gate sees to the number of members and etcd expects a new one in
+//! the pod, `initial-cluster` is set to those that etcd lists. etcd ignores both where there is
+//! data. A pod with another volume than its member had gets a scheduling gate
+//! ([`crate::plan::replacement::guard()`]). One whose data is in a directory of a node is bound to
+//! that node.
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::patch::{remove, replace, set};
@@ -22,10 +24,10 @@ use crate::admission::malformed::Malformed;
 use crate::admission::reads::{NoRead, Reads};
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
-use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
+use crate::api::names::{ASKED, IDENTITY, SAFE_TO_EVICT};
 use crate::observe::{
-    Change, EtcdContainer, JOINING, Observer, StartGuard, bound_to, giver_of, is_stateful_set,
-    joining,
+    Change, EtcdContainer, Observer, StartGuard, bound_to, giver_of, is_stateful_set, joining,
+    joining_those,
 };
 use crate::quorum::{ClusterRef, PodName};
 
@@ -49,13 +51,15 @@ pub trait Enrolment: Send + Sync + 'static {
         false
     }
 
-    /// How a member's pod starts that is about to be created. `None`: as its owner wants.
+    /// How a member's pod starts that is about to be created, by the deadline. `None`: as its owner
+    /// wants.
     fn start<'a>(
         &'a self,
         _namespace: &'a str,
         _stateful_set: &'a str,
         _pod: &'a str,
         _spec: &'a PodSpec,
+        _deadline: Instant,
     ) -> BoxFuture<'a, Result<Option<StartGuard>, String>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -90,10 +94,11 @@ impl Enrolment for Observer {
         stateful_set: &'a str,
         pod: &'a str,
         spec: &'a PodSpec,
+        deadline: Instant,
     ) -> BoxFuture<'a, Result<Option<StartGuard>, String>> {
         Box::pin(async move {
             let set = ClusterRef::new(namespace, stateful_set);
-            self.start_of(&set, &PodName::new(pod), spec)
+            self.start_of(&set, &PodName::new(pod), spec, deadline)
                 .await
                 .map_err(|error| error.to_string())
         })
@@ -127,7 +132,8 @@ pub(in crate::admission) async fn asked(
     }
     let patch = match set.zip(may_read.and_then(Result::ok)) {
         Some((set, _place)) => {
-            let changed = changes(&pod, &set, namespace, &subject.name, enrolment);
+            let place = (namespace, subject.name.as_str());
+            let changed = changes(&pod, &set, place, enrolment, context.deadline);
             // The pod is created in any case: a missing member does harm.
             let changed = timeout_at(context.deadline, changed).await;
             if changed.is_err() {
@@ -156,20 +162,18 @@ pub(in crate::admission) async fn asked(
 async fn changes(
     pod: &Pod,
     set: &str,
-    namespace: &str,
-    name: &str,
+    (namespace, name): (&str, &str),
     enrolment: &dyn Enrolment,
+    deadline: Instant,
 ) -> Option<Patch> {
     if !enrolment.is_enrolled(namespace, set).await.ok()? {
         return None;
     }
     let mut patch = Patch::default();
-    if needs_word(&pod.metadata) {
-        patch.0.extend(protect(&pod.metadata).0);
-    }
+    patch.0.extend(marks(&pod.metadata).0);
     // A spec that this version does not understand is started as it is.
     if let Ok(spec) = serde_json::from_value::<PodSpec>(pod.spec.clone()) {
-        match enrolment.start(namespace, set, name, &spec).await {
+        match enrolment.start(namespace, set, name, &spec, deadline).await {
             Ok(Some(guard)) => patch.0.extend(guarded(&spec, &guard).0),
             Ok(None) => {}
             // Without the mark the leader sees that the pod was not guarded.
@@ -188,9 +192,16 @@ fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
     let mut patch = Patch::default();
     if let Some((at, container)) =
         etcd(spec, start.etcd_container.as_deref()).filter(|_| guard.existing)
-        && let Ok(Some(change)) = joining(container)
     {
-        patch.0.extend(joins(&at, container, change).0);
+        let mut container = container.clone();
+        let those = start.members.as_deref();
+        let those = those.map(|members| joining_those(&container, members));
+        for change in [those, Some(joining(&container))] {
+            if let Some(Ok(Some(change))) = change {
+                patch.0.extend(joins(&at, &container, change.clone()).0);
+                change.apply(&mut container);
+            }
+        }
     }
     // A pod with a scheduling gate may not name its node, and an affinity says the same.
     let named = spec.node_name.as_ref();
@@ -240,8 +251,12 @@ fn joins(at: &[String; 3], container: &Container, change: Change) -> Patch {
             let word_at = [<&str>::from(list).to_owned(), index.to_string()];
             replace(path.chain(word_at), json!(word))
         }
-        Change::Variable { at: index, name } => {
-            let variable = json!({"name": name, "value": JOINING});
+        Change::Variable {
+            at: index,
+            name,
+            value,
+        } => {
+            let variable = json!({"name": name, "value": value});
             match index {
                 Some(index) => {
                     let variable_at = ["env".to_owned(), index.to_string()];
@@ -266,16 +281,17 @@ fn stateful_set_of(pod: &Metadata) -> Option<String> {
     }
 }
 
-fn needs_word(pod: &Metadata) -> bool {
-    let annotations = pod.annotations.as_ref();
-    !annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT))
-}
-
-fn protect(pod: &Metadata) -> Patch {
-    match &pod.annotations {
-        None => set(["metadata", "annotations"], json!({SAFE_TO_EVICT: "false"})),
-        Some(_) => set(["metadata", "annotations", SAFE_TO_EVICT], json!("false")),
+fn marks(pod: &Metadata) -> Patch {
+    let Some(known) = &pod.annotations else {
+        let both = json!({ASKED: "true", SAFE_TO_EVICT: "false"});
+        return set(["metadata", "annotations"], both);
+    };
+    let mut patch = set(["metadata", "annotations", ASKED], json!("true"));
+    if !known.contains_key(SAFE_TO_EVICT) {
+        let word = set(["metadata", "annotations", SAFE_TO_EVICT], json!("false"));
+        patch.0.extend(word.0);
     }
+    patch
 }
 
 #[cfg(test)]
@@ -288,23 +304,24 @@ mod tests {
 
     fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
         let read: Pod = serde_json::from_value(pod.clone()).unwrap();
-        if needs_word(&read.metadata) {
-            json_patch::patch(&mut pod, &protect(&read.metadata)).unwrap();
-        }
+        json_patch::patch(&mut pod, &marks(&read.metadata)).unwrap();
         pod["metadata"]["annotations"].clone()
     }
 
     #[test]
-    fn the_annotation_is_added_beside_others_and_an_owners_own_word_stays() {
-        let alone = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"});
+    fn the_annotations_are_added_beside_others_and_an_owners_own_word_stays() {
+        let autoscaler = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+        let alone = json!({"quorumgate.io/asked": "true", autoscaler: "false"});
         assert_eq!(annotated(json!({"metadata": {}})), alone);
         assert_eq!(annotated(json!({"metadata": {"annotations": null}})), alone);
         assert_eq!(
             annotated(json!({"metadata": {"annotations": {"a": "b"}}})),
-            json!({"a": "b", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+            json!({"a": "b", "quorumgate.io/asked": "true", autoscaler: "false"})
         );
-        let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
-        assert_eq!(annotated(json!({"metadata": {"annotations": own}})), own);
+        assert_eq!(
+            annotated(json!({"metadata": {"annotations": {autoscaler: "true"}}})),
+            json!({"quorumgate.io/asked": "true", autoscaler: "true"})
+        );
     }
 
     #[test]
@@ -334,24 +351,25 @@ mod tests {
                 difference: Difference::NewClaim,
             }),
         };
-        let start = |guard: &Guard, spec: serde_json::Value| {
+        let start = |guard: &Guard, members: Option<&str>, spec: serde_json::Value| {
             let mut pod = json!({"spec": spec});
             let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap();
             let guard = StartGuard {
                 guard: guard.clone(),
                 etcd_container: None,
                 node: None,
+                members: members.map(str::to_owned),
             };
             json_patch::patch(&mut pod, &guarded(&spec, &guard)).unwrap();
             pod["spec"].take()
         };
         let containers = |etcd: serde_json::Value| json!([{"name": "sidecar"}, etcd]);
         let flag = |state: &str| json!({"name": "etcd", "args": ["--name=a", format!("--initial-cluster-state={state}")]});
-        let after = start(&held, json!({"containers": containers(flag("new"))}));
+        let after = start(&held, None, json!({"containers": containers(flag("new"))}));
         assert_eq!(after["containers"], containers(flag("existing")));
         let gates = json!([{"name": "quorumgate.io/identity"}]);
         assert_eq!(after["schedulingGates"], gates);
-        let again = start(&held, after.clone());
+        let again = start(&held, None, after.clone());
         assert_eq!(again, after);
 
         let joins = Guard {
@@ -360,35 +378,41 @@ mod tests {
         };
         let env = json!([{"name": "A", "value": "b"}]);
         let plain = json!({"containers": [{"name": "etcd", "env": env}], "schedulingGates": [{"name": "other"}]});
-        let after = start(&joins, plain.clone());
+        let after = start(&joins, None, plain.clone());
         assert_eq!(after["containers"][0]["env"][1]["value"], "existing");
         assert_eq!(after["schedulingGates"], plain["schedulingGates"]);
-        let after = start(&held, plain);
+        let after = start(&held, None, plain);
         assert_eq!(
             after["schedulingGates"],
             json!([{"name": "other"}, {"name": "quorumgate.io/identity"}])
         );
 
+        let those = Some("a=http://a:2380");
+        let after = start(&joins, those, json!({"containers": [{"name": "etcd"}]}));
+        let variable = |n: usize| after["containers"][0]["env"][n]["name"].as_str();
+        let both = ["ETCD_INITIAL_CLUSTER", "ETCD_INITIAL_CLUSTER_STATE"];
+        assert_eq!([variable(0), variable(1)], both.map(Some), "{after}");
+
         let native = json!({"containers": [{"name": "backup"}], "initContainers": [
             {"name": "etcd", "restartPolicy": "Always", "env": env},
         ]});
-        let after = start(&joins, native);
+        let after = start(&joins, None, native);
         let joining = &after["initContainers"][0]["env"][1]["value"];
         assert_eq!(joining, "existing", "{after}");
 
         let named = json!({"containers": [], "nodeName": "node-2"});
-        let after = start(&held, named.clone());
+        let after = start(&held, None, named.clone());
         assert_eq!(after["nodeName"], serde_json::Value::Null);
         let wanted = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0";
         let wanted = after.pointer(wanted).unwrap();
         assert_eq!(wanted["values"], json!(["node-2"]), "{after}");
-        assert_eq!(start(&joins, named.clone()), named);
+        assert_eq!(start(&joins, None, named.clone()), named);
 
         let free = Guard {
             existing: false,
             hold: None,
         };
         let spec = json!({"containers": [{"name": "etcd"}]});
-        assert_eq!(start(&free, spec.clone()), spec);
+        assert_eq!(start(&free, None, spec.clone()), spec);
     }
 }

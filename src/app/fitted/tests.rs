@@ -181,3 +181,54 @@ async fn an_answer_that_is_no_page_passes() {
         assert_eq!(body, "gone");
     }
 }
+
+/// An API server whose ConfigMaps are as long as their names say.
+fn with_maps(fit: &Fit) -> Api<ConfigMap> {
+    let service = service_fn(|request: Request<Body>| async move {
+        let name = request.uri().path().rsplit('/').next().unwrap();
+        let filling = "x".repeat(name.parse().unwrap());
+        let map = json!({"metadata": {"name": name}, "data": {"more": filling}});
+        Ok::<_, BoxError>(Response::new(Body::from(map.to_string().into_bytes())))
+    });
+    Api::default_namespaced(Client::new(fit.layer(service), "db"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_large_objects_has_no_more_of_them_than_there_is_room_for() {
+    const LARGE: &str = "1400000";
+    let (room, maps) = (room::Room::default(), with_maps(&fit()));
+    let reads = async |names: &[&str]| {
+        let mut read = Vec::new();
+        for name in names {
+            match maps.get(name).await {
+                Ok(map) => read.push(map),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(read.len())
+    };
+    let own = room.account(reads(&[LARGE; 6])).await;
+    assert!(own.unwrap_err().contains("more than 8 MiB"));
+    assert_eq!(room.account(reads(&[LARGE; 5])).await, Ok(5));
+    assert_eq!(reads(&[LARGE; 6]).await, Ok(6), "outside of an account");
+
+    let crowd = (0..10).map(|_| {
+        Box::pin(room.account(async {
+            let read = reads(&[LARGE; 5]).await;
+            if read.is_ok() {
+                std::future::pending::<()>().await;
+            }
+            read
+        }))
+    });
+    let mut crowd: Vec<_> = crowd.collect();
+    let wait = tokio::time::timeout(
+        Duration::from_secs(5),
+        futures::future::join_all(&mut crowd),
+    );
+    assert!(wait.await.is_err(), "nobody got its objects");
+    let small = room.account(reads(&["1000"; 50])).await;
+    assert_eq!(small, Ok(50), "beside a crowd");
+    drop(crowd);
+    assert_eq!(room.account(reads(&[LARGE; 5])).await, Ok(5));
+}

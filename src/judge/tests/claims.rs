@@ -298,6 +298,43 @@ async fn rules_3_and_6_come_first_for_claims_too() {
 }
 
 /// A reading or a write that fails is a reason to wait, but for an override.
+/// The garbage collector deletes claims that name a StatefulSet or pod which is gone.
+#[tokio::test]
+async fn what_the_garbage_collector_takes_was_meant_to_go() {
+    let collected = async |court: &Court| {
+        let question = ClaimQuestion {
+            change: ClaimChange::Delete { collected: true },
+            ..about("data-etcd-2")
+        };
+        slug(&court.judge.judge_claim_deletion(question).await)
+    };
+    let court = court().await;
+    court.api.remove(&format!("{NAMESPACE}/pods/etcd-2"));
+    assert_eq!(
+        collected(&court).await,
+        "ClaimDisowned",
+        "its pod comes back"
+    );
+    let gone = |keeps: bool| {
+        let delete = json!({"uid": "set-1", "by": "ann", "time": "noon", "keepsClaims": keeps});
+        json!({"status": {
+            "statefulSet": {"uid": "set-1"},
+            "recordedDeletes": {"statefulSets": [delete]},
+        }})
+    };
+    for ordinal in 0..2 {
+        court
+            .api
+            .remove(&format!("{NAMESPACE}/pods/etcd-{ordinal}"));
+    }
+    court.api.remove(SET);
+    put_budget(&court, &gone(true));
+    let kept = collected(&court).await;
+    assert!(!["Teardown", "NotAMember"].contains(&kept), "{kept}");
+    put_budget(&court, &gone(false));
+    assert_eq!(collected(&court).await, "TeardownStatefulSet");
+}
+
 #[tokio::test]
 async fn an_override_of_a_claim_waits_for_no_other_reading_and_for_no_write() {
     let overridden = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});

@@ -11,7 +11,7 @@ use super::Court;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE};
 use crate::judge::{Asker, Maintenance, MaintenanceQuestion, Refused, SeenVersions};
-use crate::observe::{ClusterObservation, PodObservation};
+use crate::observe::{ClusterLook, PodLook};
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::{Actor, ClusterRef, Condition, Grace, Kind, TargetPod, Why};
 
@@ -93,7 +93,7 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
         *condition == mute || *condition == deadline
     };
     let defragmenting = Condition::Failing(Why::Silent(Unanswered::Defragmenting));
-    let is_expected = |look: &ClusterObservation| {
+    let is_expected = |look: &ClusterLook| {
         let mut members = look.snapshot.members.iter().map(|m| &m.condition);
         members.next() == Some(&defragmenting) && members.all(is_silent)
     };
@@ -102,7 +102,7 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
     assert!(is_expected(&look), "{:?}", look.snapshot.members);
     let asked = (&"etcd-1".into(), Kind::Evict, Grace::Graceful);
     let looked = observer.look_for(&page, asked, soon(), |_, _| None::<()>);
-    let PodObservation::Full(look, _) = Box::pin(looked).await.unwrap() else {
+    let PodLook::Full(look, _) = Box::pin(looked).await.unwrap() else {
         panic!("no rule answers without the members");
     };
     assert!(

@@ -410,6 +410,60 @@ async fn a_delete_that_takes_the_claims_of_a_formed_cluster_is_announced() {
     assert_eq!(teardown.takes_data, Some(DataTaken::Claims));
 }
 
+/// The controller takes the reference back only where the pod of the claim is ready.
+#[tokio::test]
+async fn a_delete_that_takes_claims_by_an_older_policy_is_announced() {
+    let site = Site::new();
+    let template = json!({"metadata": {"name": "data"}});
+    let policy = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+    site.put_set(&json!({"spec": {
+        "persistentVolumeClaimRetentionPolicy": policy, "volumeClaimTemplates": [template],
+    }}));
+    let mut budget = site.api.get(BUDGET).unwrap();
+    budget["status"] = json!({"formed": true});
+    site.api.put(BUDGET, budget);
+    let nobody = || Members {
+        listed: vec![],
+        ..three()
+    };
+    let put = |owner: &str| {
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": owner});
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data-etcd-1", "namespace": "db", "ownerReferences": [owner]},
+        });
+        let path = "/api/v1/namespaces/db/persistentvolumeclaims/data-etcd-1";
+        site.api.put(path, claim);
+    };
+    put("another");
+    let answer = site.ask(nobody(), Change::Delete, DryRun::Yes).await;
+    let found = ground(&answer);
+    assert!(
+        matches!(found, Some(Ground::DryRun(Basis::NobodyServes))),
+        "{answer:?}"
+    );
+    put("set-1");
+    let answer = site.ask(nobody(), Change::Delete, DryRun::No).await;
+    let Reason::Unannounced(teardown) = denied(&answer) else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(teardown.takes_data, Some(DataTaken::OwnedClaims));
+    assert!(teardown.to_string().contains("metadata.ownerReferences"));
+
+    // Of any number of pods that a StatefulSet asks for, few can be members.
+    let policy = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+    site.put_set(&json!({"spec": {
+        "replicas": i32::MAX, "persistentVolumeClaimRetentionPolicy": policy,
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+    }}));
+    let answer = site.ask(nobody(), Change::Delete, DryRun::No).await;
+    assert!(
+        matches!(denied(&answer), Reason::Unannounced(_)),
+        "{answer:?}"
+    );
+}
+
 #[tokio::test]
 async fn an_owner_that_is_gone_or_a_terminating_namespace_lets_a_delete_pass() {
     let site = Site::new();

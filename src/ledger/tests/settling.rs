@@ -6,7 +6,7 @@ use super::{BUDGET, SETTLE, ledger_with, read, yes};
 use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::fake_api::FakeApi;
 use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
-use crate::quorum::{Defragmentation, Permitted, Replacement};
+use crate::quorum::{DefragmentationProgress, GrantKind, ReplacementProgress};
 
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 
@@ -130,7 +130,7 @@ async fn a_replacement_settles_by_its_own_look_only() {
     let replaced = |page: &Page| {
         let by = "anna".to_owned();
         page.grants
-            .issue(&"etcd-0".into(), Permitted::Replace, by, "noon".to_owned())
+            .issue(&"etcd-0".into(), GrantKind::Replace, by, "noon".to_owned())
     };
     let both = replaced(&page);
     let recorded = ledger.record(&page, &both, StatusUpdate::default()).await;
@@ -148,12 +148,36 @@ async fn a_replacement_settles_by_its_own_look_only() {
 
     let (member, another) = ("etcd-0".into(), "etcd-1".into());
     let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE, |_, _| ());
-    let underway = settle(Replacement::Underway).await.unwrap();
+    let underway = settle(ReplacementProgress::Underway).await.unwrap();
     assert!(underway.is_none());
-    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE, |_, _| ());
+    let other = ledger.settle_replacement(
+        &page,
+        &another,
+        ReplacementProgress::Serves,
+        SETTLE,
+        |_, _| (),
+    );
     assert!(other.await.unwrap().is_none());
-    let after = settle(Replacement::Stands).await.unwrap().unwrap();
+    let after = settle(ReplacementProgress::Stands).await.unwrap().unwrap();
     assert!(!after.grants.holds(&"etcd-0".into()));
+}
+
+#[tokio::test]
+async fn a_cluster_that_begins_anew_keeps_no_permission_to_replace_a_member_of_the_one_before() {
+    let (_api, ledger, _, page) = granted().await;
+    let mut grants = page.grants.clone();
+    for member in ["etcd-0", "etcd-1"] {
+        let (by, at) = ("anna".to_owned(), "noon".to_owned());
+        grants = grants.issue(&member.into(), GrantKind::Replace, by, at);
+    }
+    let recorded = ledger.record(&page, &grants, StatusUpdate::default()).await;
+    let (page, _) = recorded.unwrap();
+    let begun = ledger.begin_anew(&page, std::iter::once("u9".into())).await;
+    let grants = begun.unwrap().unwrap().grants;
+    assert!(!grants.permit_replacement(&"etcd-0".into()));
+    assert!(grants.holds(&"etcd-0".into()), "its pod may still go");
+    assert!(!grants.holds(&"etcd-1".into()));
+    assert_eq!(grants.last_seq(), 3, "numbers are never given again");
 }
 
 fn run(finished: bool) -> DefragmentationStatus {
@@ -169,7 +193,7 @@ fn run(finished: bool) -> DefragmentationStatus {
 async fn defragmenting() -> (FakeApi, Ledger, crate::clock::ClockHand, Page) {
     let (api, ledger, hand) = ledger_with(&json!({}));
     let page = read(&ledger).await;
-    let what = Permitted::Defragment {
+    let what = GrantKind::Defragment {
         holder: "gate-0/1".into(),
         timeout_seconds: 60,
     };
@@ -191,12 +215,12 @@ async fn a_defragmentation_is_on_record_with_its_grant_and_its_end_with_the_sett
     let shown = |api: &FakeApi| api.get(BUDGET).unwrap()["status"].clone();
     assert_eq!(shown(&api)["defragmentations"][0]["member"], "etcd-0");
     let member = "etcd-0".into();
-    let runs = Defragmentation::Running;
+    let runs = DefragmentationProgress::Running;
     let settled = ledger.settle_defragmentation(&page, &member, runs, SETTLE, |_| {
         panic!("it is not over");
     });
     assert!(settled.await.unwrap().is_none());
-    let over = Defragmentation::Returned;
+    let over = DefragmentationProgress::Returned;
     let settled = ledger.settle_defragmentation(&page, &member, over, SETTLE, |runs| {
         *runs = vec![run(true)];
     });
@@ -212,7 +236,7 @@ async fn a_defragmentation_without_its_holder_settles_by_age() {
     let (_, ledger, hand, page) = defragmenting().await;
     let member = "etcd-0".into();
     let settle = || {
-        let look = Defragmentation::NotMine;
+        let look = DefragmentationProgress::NotMine;
         ledger.settle_defragmentation(&page, &member, look, SETTLE, |_| ())
     };
     hand.advance(SETTLE + Duration::from_secs(59));
@@ -250,7 +274,7 @@ async fn replacing() -> (FakeApi, Ledger, Page) {
         "member": "etcd-2", "memberID": "3", "podUID": "u2", "claimUID": "c2", "volumeID": "v2",
     }]}));
     let page = read(&ledger).await;
-    let (what, by) = (Permitted::Replace, "gate".to_owned());
+    let (what, by) = (GrantKind::Replace, "gate".to_owned());
     let grants = page.grants.issue(&"etcd-2".into(), what, by, String::new());
     let update = StatusUpdate {
         replacement: Some(replacement(false)),
@@ -276,12 +300,12 @@ async fn a_replacement_is_on_record_with_its_grant_and_its_end_and_volume_with_t
     assert_eq!(shown(&api)["volumes"][0]["claimUID"], "c2");
 
     let member = "etcd-2".into();
-    let underway = Replacement::Underway;
+    let underway = ReplacementProgress::Underway;
     let settled = ledger.settle_replacement(&page, &member, underway, SETTLE, |_, _| {
         panic!("it is not over");
     });
     assert!(settled.await.unwrap().is_none());
-    let serves = Replacement::Serves;
+    let serves = ReplacementProgress::Serves;
     let settled = ledger.settle_replacement(&page, &member, serves, SETTLE, |all, volumes| {
         *all = vec![replacement(true)];
         let record = volumes.get_mut(&"etcd-2".into()).unwrap();
@@ -303,7 +327,7 @@ async fn a_definition_that_keeps_no_replacements_or_volumes_is_out_of_date() {
         api.prune(field);
         let grants = page.grants.issue(
             &"etcd-2".into(),
-            Permitted::Replace,
+            GrantKind::Replace,
             "gate".into(),
             String::new(),
         );

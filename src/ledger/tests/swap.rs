@@ -4,8 +4,8 @@ use serde_json::json;
 use super::{BUDGET, cluster, ledger_with, put_budget, read, yes};
 use crate::api::names::ACCEPT_DATA_LOSS;
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDelete};
-use crate::ledger::SetSeen;
 use crate::ledger::{LedgerError, Recorded, StatusUpdate};
+use crate::ledger::{SetFound, SetSeen, StandingSet};
 use crate::quorum::{ClusterId, ExpectedVoters, MemberId, PodName};
 
 #[tokio::test]
@@ -197,6 +197,93 @@ async fn a_grant_keeps_what_others_wrote() {
     );
 }
 
+/// A later write of its field manager renews the time that the API server has for an announcement.
+#[tokio::test]
+async fn an_announcement_is_recorded_as_of_when_it_was_first_seen() {
+    let (_, ledger, _) = ledger_with(&json!({"expectedMembers": 3, "observedReplicas": 3}));
+    let mut page = read(&ledger).await;
+    let at = |hour: i8| jiff::civil::datetime(2026, 1, 1, hour, 0, 0, 0);
+    let at = |hour| {
+        at(hour)
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .unwrap()
+            .timestamp()
+    };
+    for (uid, announced, recorded) in [
+        ("s", None, None),
+        ("s", Some(("delete", None)), None),
+        ("s", Some(("delete", Some(1))), Some(("delete", 1))),
+        ("s", Some(("delete", Some(2))), Some(("delete", 1))),
+        ("s", Some(("delete", None)), Some(("delete", 1))),
+        ("s", Some(("scale-in", Some(3))), Some(("scale-in", 3))),
+        ("s", None, None),
+        ("s", Some(("scale-in", Some(4))), Some(("scale-in", 4))),
+        ("t", Some(("scale-in", Some(5))), Some(("scale-in", 5))),
+    ] {
+        let announced = announced.map(|(value, hour): (&str, _)| (value.to_owned(), hour.map(at)));
+        let update = StatusUpdate {
+            stateful_set: Some(SetFound::Here(SetSeen {
+                uid: uid.into(),
+                owners: Vec::new(),
+                announced: announced.clone(),
+            })),
+            ..StatusUpdate::default()
+        };
+        if let Some(after) = ledger.update(&page, update).await.unwrap() {
+            page = after;
+        }
+        let known = page.status().unwrap().stateful_set.clone().unwrap();
+        let known = known.announcement.map(|known| (known.value, known.since));
+        let recorded = recorded.map(|(value, hour)| (value.to_owned(), at(hour).to_string()));
+        assert_eq!(known, recorded, "{announced:?} on {uid}");
+    }
+}
+
+#[tokio::test]
+async fn a_stateful_set_that_left_its_pods_is_recorded_as_that_until_there_is_another() {
+    let (_, ledger, _) = ledger_with(&json!({"statefulSet": {"uid": "s"}}));
+    let page = read(&ledger).await;
+    let orphaned = StatusUpdate {
+        stateful_set: Some(SetFound::Orphaned),
+        ..StatusUpdate::default()
+    };
+    let page = ledger.update(&page, orphaned).await.unwrap().unwrap();
+    let is_orphaned = |status: &QuorumDisruptionBudgetStatus| {
+        status.stateful_set.as_ref().is_some_and(|set| set.orphaned)
+    };
+    assert!(is_orphaned(page.status().unwrap()));
+    assert!(is_orphaned(&page.status_after(StatusUpdate::default())));
+    let anew = StatusUpdate {
+        stateful_set: Some(SetFound::Here(SetSeen {
+            uid: "t".into(),
+            owners: Vec::new(),
+            announced: None,
+        })),
+        ..StatusUpdate::default()
+    };
+    assert!(!is_orphaned(&page.status_after(anew)));
+}
+
+#[tokio::test]
+async fn an_announcement_on_the_budget_is_recorded_as_of_when_it_was_first_seen() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let then: jiff::Timestamp = "2026-01-01T10:00:00Z".parse().unwrap();
+    let later: jiff::Timestamp = "2026-01-02T10:00:00Z".parse().unwrap();
+    let said = |at| Some(("bootstrap".to_owned(), Some(at)));
+    let update = |announced| StatusUpdate {
+        announced: Some(announced),
+        ..StatusUpdate::default()
+    };
+    let page = ledger.update(&page, update(said(then))).await.unwrap();
+    let page = page.unwrap();
+    let after = page.status_after(update(said(later)));
+    assert_eq!(after.announcement.unwrap().since, then.to_string());
+    assert_eq!(page.status_after(update(None)).announcement, None);
+    let kept = page.status_after(StatusUpdate::default());
+    assert!(kept.announcement.is_some(), "nobody looked");
+}
+
 #[tokio::test]
 async fn what_a_judgement_saw_is_kept_with_its_grant() {
     let (_, ledger, _) = ledger_with(&json!({"expectedMembers": 3, "observedReplicas": 3}));
@@ -204,6 +291,7 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
     let set = SetSeen {
         uid: "s".into(),
         owners: Vec::new(),
+        announced: None,
     };
     let update = StatusUpdate {
         expected: Some(ExpectedVoters {
@@ -211,7 +299,7 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
             replicas: 5,
         }),
         cluster_id: Some(ClusterId(0xabc)),
-        stateful_set: Some(set),
+        stateful_set: Some(SetFound::Here(set)),
         selector: Some("app=etcd".into()),
         ..StatusUpdate::default()
     };
@@ -360,6 +448,46 @@ async fn the_record_of_a_hibernation_ends_when_the_replicas_come_back() {
     }
 }
 
+fn standing(uid: &str, replicas: u32, now: &str) -> StandingSet {
+    StandingSet {
+        uid: uid.to_owned(),
+        kept: 0..replicas,
+        now: now.parse().unwrap(),
+    }
+}
+
+/// Otherwise a later scale-in that nobody asked about would be believed.
+#[tokio::test]
+async fn a_scale_in_or_hibernation_that_came_to_nothing_is_forgotten_after_an_hour() {
+    let (then, soon, later) = (
+        "2026-01-01T10:00:00Z",
+        "2026-01-01T10:59:00Z",
+        "2026-01-01T11:01:00Z",
+    );
+    let ordinals = json!([{"first": 3, "last": 4}]);
+    let recorded = json!({
+        "scaleIn": {"statefulSetUID": "s", "ordinals": ordinals, "by": "ann", "time": then},
+        "hibernation": {"uid": "s", "by": "ann", "time": then},
+    });
+    let (_, ledger, _) = ledger_with(&json!({"recordedDeletes": recorded}));
+    for (uid, replicas, now, scale_in, hibernation) in [
+        ("s", 5, soon, true, true),
+        ("another", 5, later, true, true),
+        ("s", 5, later, false, false),
+        ("s", 4, later, true, false),
+        ("s", 0, later, true, true),
+    ] {
+        let page = read(&ledger).await;
+        let update = StatusUpdate {
+            standing: Some(standing(uid, replicas, now)),
+            ..StatusUpdate::default()
+        };
+        let after = page.status_after(update).recorded_deletes;
+        let left = (after.scale_in.is_some(), after.hibernation.is_some());
+        assert_eq!(left, (scale_in, hibernation), "{uid} {replicas} {now}");
+    }
+}
+
 /// Another webhook may refuse what this one admitted.
 #[tokio::test]
 async fn an_admitted_delete_that_came_to_nothing_is_forgotten_after_an_hour() {
@@ -373,7 +501,7 @@ async fn an_admitted_delete_that_came_to_nothing_is_forgotten_after_an_hour() {
     ] {
         let page = read(&ledger).await;
         let update = StatusUpdate {
-            standing: Some((uid.to_owned(), now.parse().unwrap())),
+            standing: Some(standing(uid, 3, now)),
             ..StatusUpdate::default()
         };
         let after = page.status_after(update);

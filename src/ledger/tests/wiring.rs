@@ -5,23 +5,23 @@ use proptest::prelude::*;
 
 use crate::api::QuorumDisruptionBudgetStatus;
 use crate::ledger::wire;
-use crate::quorum::{Cause, ExpectedVoters, Grant, Grants, Permitted, PodName, PodUid};
+use crate::quorum::{Cause, ExpectedVoters, Grant, GrantKind, Grants, PodName, PodUid};
 
-fn permitted() -> impl Strategy<Value = Vec<Permitted>> {
-    let delete = ("[a-z0-9-]{1,8}", any::<bool>()).prop_map(|(uid, rollout)| Permitted::Delete {
+fn permitted() -> impl Strategy<Value = Vec<GrantKind>> {
+    let delete = ("[a-z0-9-]{1,8}", any::<bool>()).prop_map(|(uid, rollout)| GrantKind::Delete {
         uid: PodUid::new(uid),
         rollout,
     });
     let timeout = 0..=i64::MAX.unsigned_abs();
     let defragment =
-        ("\\PC{0,8}", timeout).prop_map(|(holder, timeout_seconds)| Permitted::Defragment {
+        ("\\PC{0,8}", timeout).prop_map(|(holder, timeout_seconds)| GrantKind::Defragment {
             holder,
             timeout_seconds,
         });
     let one_of_each = (
         proptest::option::of(delete),
         proptest::option::of(defragment),
-        proptest::option::of(Just(Permitted::Replace)),
+        proptest::option::of(Just(GrantKind::Replace)),
     );
     one_of_each
         .prop_map(|(a, b, c)| [a, b, c].into_iter().flatten().collect::<Vec<_>>())
@@ -109,7 +109,7 @@ fn any_json(depth: u32) -> impl Strategy<Value = serde_json::Value> {
 #[test]
 fn a_number_too_large_for_a_status_is_an_error() {
     let cause = Cause {
-        what: Permitted::Replace,
+        what: GrantKind::Replace,
         seq: u64::MAX,
         by: String::new(),
         at: String::new(),

@@ -12,8 +12,8 @@ use crate::api::{EtcdDirectories, RecordedEtcd};
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
 use crate::observe::bound_node::bound_node;
-use crate::observe::member_volume::{DataOn, data_directory, data_on};
-use crate::observe::{bound_to, keeps_data_in_pods};
+use crate::observe::bound_to;
+use crate::observe::data_on::{DataOn, data_directory, data_on, keeps_data_in_pods};
 
 /// etcd with these arguments and a volume of this source over `/data`, and the spec changed.
 fn spec(args: &[&str], volume: impl Into<Value>, change: &Value) -> PodSpec {

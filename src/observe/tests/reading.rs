@@ -11,8 +11,8 @@ use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
 use crate::observe::find::Find;
 use crate::observe::{
-    Ages, ClaimIdentity, ClusterObservation, ClusterView, EarlyOr, ObserveError, Observer, PodData,
-    PodObservation,
+    Ages, ClaimIdentity, ClusterLook, ClusterView, EarlyOr, ObserveError, Observer, PodData,
+    PodLook,
 };
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::{Node, Pod};
@@ -241,10 +241,7 @@ async fn a_node_is_read_where_its_member_is_silent_or_its_pod_is_to_go_by_force(
         };
         let looked = site.observer.look_for(&page, asked, now(), early);
         let looked = Box::pin(looked).await;
-        assert!(
-            matches!(looked, Ok(PodObservation::Early(..))),
-            "{looked:?}"
-        );
+        assert!(matches!(looked, Ok(PodLook::Early(..))), "{looked:?}");
         let requests = site.api.take_requests();
         let nodes = requests.iter().filter(|r| r.contains("/nodes/")).count();
         assert_eq!(nodes, usize::from(reads), "{kind:?} {grace:?} {requests:?}");
@@ -502,7 +499,7 @@ async fn disruption_budgets_are_read_by_name_where_a_watch_knows_all_names() {
 impl Site {
     /// Looks at the cluster for a delete of the target, with members that do not answer. `all_here`
     /// says whether each member had a pod at the look before.
-    async fn look_after(&self, all_here: bool) -> (ClusterObservation, Vec<String>) {
+    async fn look_after(&self, all_here: bool) -> (ClusterLook, Vec<String>) {
         let page = self.page().await;
         let memory = self.observer.memory();
         memory.keep_all_here(&page.cluster, all_here);
@@ -1197,7 +1194,8 @@ async fn a_pod_waits_until_what_its_settings_come_from_was_read() {
     .unwrap();
     let held = async || {
         let (cluster, pod) = (ClusterRef::new("db", "etcd"), "etcd-2".into());
-        let start = site.observer.start_of(&cluster, &pod, &spec);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(4);
+        let start = site.observer.start_of(&cluster, &pod, &spec, deadline);
         let hold = start.await.unwrap().unwrap().guard.hold;
         hold.map(|hold| hold.difference)
     };

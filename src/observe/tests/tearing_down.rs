@@ -4,13 +4,27 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::{budget, pod, pod_json, set};
-use crate::api::QuorumDisruptionBudgetStatus;
+use super::{budget, pod, pod_json};
+use crate::api::{QuorumDisruptionBudgetStatus, RecordedEtcd};
 use crate::observe::teardown::{Around, Owner, of_claim, of_pod, outside_ordinals};
 use crate::quorum::stateful_set::TeardownPolicy;
 use crate::quorum::{Intent, Teardown};
 
 const SETTLE: Duration = Duration::from_secs(120);
+
+/// A StatefulSet whose members have their data on claims.
+fn set(change: &Value) -> StatefulSet {
+    let etcd = json!({
+        "name": "etcd", "command": ["etcd", "--data-dir=/data"],
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    });
+    let mut on_claims = json!({"spec": {
+        "template": {"spec": {"containers": [etcd]}},
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+    }});
+    json_patch::merge(&mut on_claims, change);
+    super::set(&on_claims)
+}
 
 fn around(set: Option<&StatefulSet>, owner: Owner) -> Around<'_> {
     Around {
@@ -21,6 +35,7 @@ fn around(set: Option<&StatefulSet>, owner: Owner) -> Around<'_> {
         set_gone_for: Duration::ZERO,
         settle_time: SETTLE,
         policy: TeardownPolicy::Announce,
+        etcd: RecordedEtcd::default(),
         now: "2026-01-01T00:01:59Z".parse().unwrap(),
     }
 }
@@ -191,6 +206,27 @@ fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
         };
         assert_eq!(of_pod(&pod, &long), Some(Teardown::StatefulSet));
     }
+}
+
+/// The pod was given back the reference that the garbage collector had taken from it.
+#[test]
+fn rule_3_a_stateful_set_that_left_its_pods_frees_none_that_names_it_again() {
+    let orphaned = budget(&json!({"status": {
+        "statefulSet": {"uid": "set-1", "orphaned": true},
+    }}));
+    let long_gone = Around {
+        status: orphaned.status.as_ref(),
+        set_gone_for: SETTLE,
+        ..around(None, Owner::None)
+    };
+    assert_eq!(of_pod(&pod(&json!({})), &long_gone), None);
+    // Whoever leaves an operator deletes its resource afterwards.
+    let without_owner = Around {
+        owner: Owner::Goes,
+        ..long_gone
+    };
+    assert_eq!(of_pod(&pod(&json!({})), &without_owner), None);
+    assert_eq!(of_claim(&"etcd-1".into(), None, &without_owner), None);
 }
 
 /// A recorded delete ends when the successor's pods exist, whatever they refer to.
@@ -422,17 +458,34 @@ fn without_a_pod_and_a_set_only_a_recorded_delete_takes_the_data_along() {
 /// A StatefulSet that was made anew with fewer replicas adopts the pods of all members.
 #[test]
 fn a_pod_that_its_stateful_set_does_not_keep_goes_only_as_announced() {
-    let needs = |replicas: u32, metadata: Value| {
-        let set = set(&json!({"metadata": metadata, "spec": {"replicas": replicas}}));
+    let needs_by = |when_scaled: &str, replicas: u32, metadata: Value| {
+        let policy = json!({"whenDeleted": "Retain", "whenScaled": when_scaled});
+        let set = set(&json!({"metadata": metadata, "spec": {
+            "replicas": replicas, "persistentVolumeClaimRetentionPolicy": policy,
+        }}));
         let last = pod(&json!({"metadata": {"name": "etcd-2"}}));
         let outside = outside_ordinals(&last, &around(Some(&set), Owner::None));
+        let goes = of_pod(&last, &around(Some(&set), Owner::None)).is_some();
+        assert!(!goes || outside.is_none(), "{outside:?}");
         outside.map(|outside| outside.needs)
     };
+    let needs = |replicas, metadata| needs_by("Retain", replicas, metadata);
     assert_eq!(needs(3, json!({})), None);
     assert_eq!(needs(2, json!({})), Some(Intent::ScaleIn));
     assert_eq!(needs(0, json!({})), Some(Intent::Hibernate));
     assert_eq!(needs(2, announced("scale-in")), None);
     assert_eq!(needs(2, announced("hibernate")), Some(Intent::ScaleIn));
+    // Members whose data goes with their pods do not come back.
+    let deleted = Some(Intent::Delete);
+    assert_eq!(needs_by("Delete", 0, announced("hibernate")), deleted);
+    assert_eq!(needs_by("Delete", 0, announced("delete")), None);
+    let asleep = json!({"metadata": announced("hibernate"), "spec": {"replicas": 0}});
+    let hibernating = super::set(&asleep);
+    let in_pods = around(Some(&hibernating), Owner::None);
+    let last = pod(&json!({"metadata": {"name": "etcd-2"}}));
+    assert_eq!(of_pod(&last, &in_pods), None);
+    let outside = outside_ordinals(&last, &in_pods);
+    assert_eq!(outside.map(|outside| outside.needs), deleted);
     // The pod of a StatefulSet before this one is no business of its ordinals.
     assert_eq!(needs(2, json!({"uid": "set-2"})), None);
 }

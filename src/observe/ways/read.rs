@@ -13,7 +13,7 @@ use crate::named;
 use crate::observe::contents::{Contents, Lack, Object};
 use crate::observe::etcd_container::EtcdContainer;
 use crate::observe::mounts;
-use crate::observe::patience::soon;
+use crate::observe::read_limits::soon;
 
 /// Most objects that are read for one cluster.
 const MOST_OBJECTS: usize = 32;

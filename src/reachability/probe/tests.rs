@@ -3,7 +3,7 @@ use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::*;
 use crate::reachability::{PeerPage, beside};
@@ -109,6 +109,9 @@ async fn one_that_accepts_and_says_nothing_is_silent_and_so_is_nobody() {
     let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = frozen.local_addr().unwrap();
     assert_eq!(prober.ask(address).await, PeerAnswer::Silent);
-    drop(frozen);
-    assert_eq!(prober.ask(address).await, PeerAnswer::Silent);
+    // Bound and not listening, it refuses connections, and nobody else can get its port.
+    let refusing = TcpSocket::new_v4().unwrap();
+    refusing.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = refusing.local_addr().unwrap();
+    assert_eq!(prober.ask(nobody).await, PeerAnswer::Silent);
 }

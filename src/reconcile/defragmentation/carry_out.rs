@@ -102,7 +102,7 @@ async fn give_up(
     pod: &PodName,
     because: Option<&Refusal>,
 ) -> Result<Applied, ReconcileError> {
-    let seen = quorum::Defragmentation::NotBegun;
+    let seen = quorum::DefragmentationProgress::NotBegun;
     let take_back = |all: &mut Vec<_>| runs::take_back(all, pod);
     settle::defragmentation(context, pod, seen, take_back).await?;
     let because = because.map(ToString::to_string);
@@ -115,7 +115,7 @@ async fn settle(
     context: &OperationContext<'_>,
     input: &Input,
     pod: &PodName,
-    seen: quorum::Defragmentation,
+    seen: quorum::DefragmentationProgress,
 ) -> Result<Applied, ReconcileError> {
     let (run, cluster) = (context.run, context.cluster);
     let Some(open) = &input.open else {

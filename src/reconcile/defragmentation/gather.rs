@@ -14,7 +14,7 @@ use crate::plan::defragmentation::{
     Call, DefragmentationInput, LastRun, MemberFacts, Mode, Settings,
 };
 use crate::quorum::evidence::Target;
-use crate::quorum::{Defragmentation, Member, Permitted, PodName};
+use crate::quorum::{DefragmentationProgress, GrantKind, Member, PodName};
 use crate::reconcile::look::{Look, handover, rolls_out};
 use crate::reconcile::run::Run;
 
@@ -29,7 +29,7 @@ pub(in crate::reconcile) struct Input {
     /// The open permission.
     pub(super) open: Option<Open>,
     /// The state of the member by which the open permission is over.
-    pub(super) over: Option<Defragmentation>,
+    pub(super) over: Option<DefragmentationProgress>,
     pub(super) unread: BTreeMap<PodName, String>,
 }
 
@@ -69,12 +69,12 @@ pub(super) struct Open {
 pub(super) fn open(page: &Page) -> Option<Open> {
     page.grants.iter().find_map(|(pod, grant)| {
         grant.causes.iter().find_map(|cause| match &cause.what {
-            Permitted::Defragment { holder, .. } => Some(Open {
+            GrantKind::Defragment { holder, .. } => Some(Open {
                 pod: pod.clone(),
                 holder: holder.clone(),
                 seq: cause.seq,
             }),
-            Permitted::Delete { .. } | Permitted::Replace => None,
+            GrantKind::Delete { .. } | GrantKind::Replace => None,
         })
     })
 }

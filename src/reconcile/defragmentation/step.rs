@@ -28,7 +28,7 @@ pub(in crate::reconcile) enum Step {
     #[display("the defragmentation of {pod} is over")]
     Settle {
         pod: PodName,
-        seen: quorum::Defragmentation,
+        seen: quorum::DefragmentationProgress,
     },
     /// Alarms are disarmed, because every member has room again.
     #[display("disarm the NOSPACE alarms")]

@@ -297,6 +297,53 @@ async fn a_cluster_beyond_the_bound_is_told_once_while_it_is() {
     assert!(notices[0].note.contains(option), "{}", notices[0].note);
 }
 
+/// Whether a budget was deleted because nothing is left to guard.
+async fn deleted(api: &FakeApi, cluster: &ClusterRef) -> bool {
+    let clusters = std::slice::from_ref(cluster);
+    let deleted = everywhere(api).delete_unused("db", clusters).await;
+    deleted.unwrap() == [cluster]
+}
+
+/// With `edit` in one namespace, anybody can abandon many clusters beside many pods.
+#[tokio::test]
+async fn many_abandoned_budgets_go_few_at_a_time_and_the_pods_beside_them_are_listed_once() {
+    let api = FakeApi::default();
+    let names: Vec<String> = (0..30).map(|number| format!("etcd-{number:02}")).collect();
+    for name in &names {
+        let budget = budget("db", name, Some(MANAGER));
+        let path = BUDGET.replace("/etcd", &format!("/{name}"));
+        api.put(&path, serde_json::to_value(&*budget).unwrap());
+    }
+    let mut enrolment = everywhere(&api);
+    enrolment.settle_time = Duration::from_secs(120);
+    let abandoned = || {
+        let clusters = names
+            .iter()
+            .map(|name| ClusterRef::new("db", name.as_str()));
+        let other = ClusterRef::new("other", "etcd");
+        clusters.chain([other]).collect::<BTreeSet<_>>()
+    };
+    let now = Instant::now();
+    enrolment.dismiss(abandoned(), now).await;
+    assert_eq!(api.take_requests(), Vec::<String>::new(), "too early");
+    let later = now + enrolment.settle_time;
+    enrolment.dismiss(abandoned(), later).await;
+    let requests = api.take_requests();
+    let count = |what: &str| {
+        requests
+            .iter()
+            .filter(|request| request.contains(what))
+            .count()
+    };
+    assert_eq!(count("/pods"), 1, "{requests:?}");
+    assert_eq!(count("DELETE"), DISMISSED_AT_ONCE);
+    assert_eq!(
+        enrolment.next(later),
+        Some(Duration::ZERO),
+        "the others follow"
+    );
+}
+
 /// The remaining pod belongs to the StatefulSet, was orphaned by it (and lost its labels), belongs
 /// to another StatefulSet, was adopted by a StatefulSet of another kind, or was created by one.
 #[tokio::test]
@@ -318,7 +365,7 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
             &format!("/api/v1/namespaces/db/pods/{pod}"),
             json!({"metadata": metadata, "spec": {}}),
         );
-        let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+        let gone = deleted(&api, &cluster).await;
         assert_eq!(
             (gone, api.get(BUDGET).is_none()),
             (goes, goes),
@@ -341,10 +388,10 @@ async fn a_budget_stays_while_a_pod_is_held_although_its_set_opted_out() {
     }});
     let path = "/api/v1/namespaces/db/pods/etcd-0";
     api.put(path, pod_json(0, &held));
-    let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+    let gone = deleted(&api, &cluster).await;
     assert!(!gone && api.get(BUDGET).is_some());
     let free = json!({"spec": {"nodeName": "", "schedulingGates": null}});
     api.put(path, pod_json(0, &free));
-    let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+    let gone = deleted(&api, &cluster).await;
     assert!(gone && api.get(BUDGET).is_none());
 }

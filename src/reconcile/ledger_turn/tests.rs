@@ -6,7 +6,7 @@ use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, budget_json, pod_json};
 use crate::ledger::StatusUpdate;
-use crate::quorum::Permitted;
+use crate::quorum::GrantKind;
 use crate::telemetry::metrics::Metrics;
 
 const SETTLE: Duration = Duration::from_secs(120);
@@ -35,8 +35,9 @@ async fn trusted(change: &Value) -> (FakeApi, Ledger, Page) {
 
 #[tokio::test]
 async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
-    let (reading, locks) = (Semaphore::new(1), LedgerLocks::default());
-    let (busy, free) = (ClusterRef::new("db", "busy"), ClusterRef::new("db", "free"));
+    let (reading, locks) = (Turns::new(1, 1), LedgerLocks::default());
+    let busy = ClusterRef::new("db", "busy");
+    let free = ClusterRef::new("other", "free");
     let judged = locks.enter(&busy).await;
     let mut queues = pin!(pass(&reading, &locks, &busy));
     assert!(
@@ -45,11 +46,7 @@ async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
     );
     let reads = pass(&reading, &locks, &free).now_or_never();
     let reads = reads.expect("the other cluster waits as well");
-    assert_eq!(
-        reading.available_permits(),
-        0,
-        "what is read is not counted"
-    );
+    assert_eq!(reading.left(), 0, "what is read is not counted");
 
     // Those who are judged next wait for this turn to end, so that waits for no permit.
     drop(judged);
@@ -57,13 +54,13 @@ async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
     let passed = passed.expect("it waits for a permit in front of judgements");
     assert_eq!(locks.pending(&busy), 1);
     drop((passed, reads));
-    assert_eq!(reading.available_permits(), 1);
+    assert_eq!(reading.left(), 1);
 }
 
 /// The same, with the delete of `etcd-0` permitted.
 async fn granted() -> (FakeApi, Ledger, ClockHand, Page) {
     let (api, ledger, hand, page) = ledger_with(&json!({})).await;
-    let delete = Permitted::Delete {
+    let delete = GrantKind::Delete {
         uid: "u0".into(),
         rollout: false,
     };

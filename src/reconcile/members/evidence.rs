@@ -9,7 +9,7 @@ use crate::members::{
     Exit, LastDefragmentation, MemberInput, RunStatus, Snapshots, Stored, UnixTime,
 };
 use crate::observe::etcd_history;
-use crate::quorum::{Cause, Grants, MemberId, Permitted, PodName};
+use crate::quorum::{Cause, GrantKind, Grants, MemberId, PodName};
 use crate::reconcile::look::Look;
 
 /// The annotation of etcd-backup-restore on the Lease of a member.
@@ -67,7 +67,7 @@ fn defragmentation(
     pod: &PodName,
     grants: &Grants,
 ) -> LastDefragmentation {
-    let is_run = |cause: &Cause| matches!(cause.what, Permitted::Defragment { .. });
+    let is_run = |cause: &Cause| matches!(cause.what, GrantKind::Defragment { .. });
     let causes = grants.get(pod).map(|grant| grant.causes.as_slice());
     let is_open = causes.unwrap_or_default().iter().any(is_run);
     let size = |bytes: i64| u64::try_from(bytes).ok();
@@ -137,7 +137,7 @@ mod tests {
             request: None,
             error: error.map(str::to_owned),
         };
-        let what = Permitted::Defragment {
+        let what = GrantKind::Defragment {
             holder: "gate".into(),
             timeout_seconds: 9,
         };

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
-use tokio::time::Instant;
 use tracing::warn;
 
 use super::gather::Input;
@@ -14,131 +13,64 @@ use super::{record, report};
 use crate::api::ReplacementStatus;
 use crate::api::names::IDENTITY;
 use crate::causes::causes;
-use crate::etcd::{AdminError, Endpoint};
 use crate::ledger::StatusUpdate;
 use crate::plan::replacement::{Proof, Record, Step};
-use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
-use crate::quorum::{MemberId, PodName, PodUid, Replacement, VolumeRecord};
-use crate::reconcile::leadership;
+use crate::quorum::evidence::{Alarm, AlarmKind};
+use crate::quorum::{MemberId, PodName, PodUid, ReplacementProgress, VolumeRecord};
+use crate::reconcile::deletion::{delete_pod, done, pods};
 use crate::reconcile::look::{Look, ReconcileError};
+use crate::reconcile::member_list::{CALL, Refusals, any_of, asked, others};
 use crate::reconcile::operation::{Applied, OperationContext, Permission};
 use crate::reconcile::settle;
 use crate::telemetry::events::{Notice, Severity};
-
-/// The time limit of one call of etcd.
-const CALL: Duration = Duration::from_secs(5);
 
 /// The time after which a call that was given up cannot take effect any more. etcd gives a change
 /// of the members up after twelve seconds at most.
 const CALLS_ARE_OVER: Duration = Duration::from_secs(30);
 
-/// The time for which etcd is not asked again after it refused.
-const AFTER_REFUSAL: Duration = Duration::from_mins(10);
-
-/// The calls that etcd refused a short time ago, because the gate's user may not.
-#[derive(Debug, Default)]
-pub(super) struct Refusals {
-    leadership_stays_until: Option<Instant>,
-    /// The time until which no member is removed, and etcd's words.
-    members_stay: Option<(Instant, String)>,
-}
-
-impl Refusals {
-    /// Whether leadership is not moved now.
-    pub(super) fn leadership_stays(&self, now: Instant) -> bool {
-        self.leadership_stays_until.is_some_and(|until| now < until)
-    }
-
-    /// The words with which etcd refused to remove a member, if none is removed now.
-    pub(super) fn members_stay(&self, now: Instant) -> Option<&str> {
-        let stay = self.members_stay.as_ref();
-        let (_, because) = stay.filter(|(until, _)| now < *until)?;
-        Some(because)
-    }
-
-    /// Carries out a step of the planner.
-    pub(super) async fn carry_out(
-        &mut self,
-        context: &OperationContext<'_>,
-        input: &Input,
-        step: &Step,
-        permission: Option<Permission>,
-    ) -> Result<Applied, ReconcileError> {
-        let look = context.look;
-        let deadline = context.run.clock.instant() + CALL;
-        let admin = context.run.judge.admin();
-        let applied = match step {
-            Step::Grant { record, proof } => {
-                say_begun(context, record, proof.as_ref());
-                Applied::Done
-            }
-            Step::Renew { .. } if permission.is_some() => Applied::Done,
-            Step::Renew { .. } => Applied::Failed("nothing is on record any more".to_owned()),
-            Step::MoveLeader { pod, to } => return self.move_leader(context, pod, *to).await,
-            Step::RemoveMember { pod, id } => self.remove(context, pod, *id, permission).await,
-            Step::AddLearner { pod, peer_urls } => asked(
-                any_of(others(look, pod), |voter| {
-                    admin.add_learner(voter, peer_urls, deadline)
-                })
-                .await,
-            ),
-            Step::Promote { pod, id } => asked(
-                any_of(others(look, pod), |voter| {
-                    admin.promote(voter, *id, deadline)
-                })
-                .await,
-            ),
-            Step::DeleteClaim { pod, uid } => delete_claim(context, input, pod, uid).await,
-            Step::DeletePod { pod, uid } => delete_pod(context, pod, uid).await,
-            Step::Release { pod, uid } => release(context, pod, uid).await,
-            Step::RecordVolume { pod, id } => {
-                return record_volume(context, input, pod, *id).await;
-            }
-            Step::Settle { pod } => return settle(context, input, pod).await,
-            // The operation makes its own step of it.
-            Step::Undo { pod, .. } => return undo(context, pod).await,
-        };
-        Ok(applied)
-    }
-
-    /// Removes the member from etcd.
-    async fn remove(
-        &mut self,
-        context: &OperationContext<'_>,
-        pod: &PodName,
-        id: MemberId,
-        permission: Option<Permission>,
-    ) -> Applied {
-        let now = context.run.clock.instant();
-        if permission.is_none_or(|permission| now >= permission.until) {
-            return Applied::Failed("there was no time left".to_owned());
+/// Carries out a step of the planner.
+pub(super) async fn carry_out(
+    refusals: &mut Refusals,
+    context: &OperationContext<'_>,
+    input: &Input,
+    step: &Step,
+    permission: Option<Permission>,
+) -> Result<Applied, ReconcileError> {
+    let look = context.look;
+    let deadline = context.run.clock.instant() + CALL;
+    let admin = context.run.judge.admin();
+    let applied = match step {
+        Step::Grant { record, proof } => {
+            say_begun(context, record, proof.as_ref());
+            Applied::Done
         }
-        let admin = context.run.judge.admin();
-        let removed = any_of(others(context.look, pod), |voter| {
-            admin.remove_member(voter, id, now + CALL)
-        });
-        let removed = removed.await;
-        if let Err(error @ AdminError::PermissionDenied(_)) = &removed {
-            self.members_stay = Some((now + AFTER_REFUSAL, causes(error)));
+        Step::Renew { .. } if permission.is_some() => Applied::Done,
+        Step::Renew { .. } => Applied::Failed("nothing is on record any more".to_owned()),
+        Step::MoveLeader { pod, to } => return refusals.move_leader(context, pod, *to).await,
+        Step::RemoveMember { pod, id } => refusals.remove(context, pod, *id, permission).await,
+        Step::AddLearner { pod, peer_urls } => asked(
+            any_of(others(look, pod), |voter| {
+                admin.add_learner(voter, peer_urls, deadline)
+            })
+            .await,
+        ),
+        Step::Promote { pod, id } => asked(
+            any_of(others(look, pod), |voter| {
+                admin.promote(voter, *id, deadline)
+            })
+            .await,
+        ),
+        Step::DeleteClaim { pod, uid } => delete_claim(context, input, pod, uid).await,
+        Step::DeletePod { pod, uid } => delete_pod(context, pod, uid).await,
+        Step::Release { pod, uid } => release(context, pod, uid).await,
+        Step::RecordVolume { pod, id } => {
+            return record_volume(context, input, pod, *id).await;
         }
-        asked(removed)
-    }
-
-    /// Moves leadership away from the member.
-    async fn move_leader(
-        &mut self,
-        context: &OperationContext<'_>,
-        pod: &PodName,
-        to: MemberId,
-    ) -> Result<Applied, ReconcileError> {
-        let Some(moved) = leadership::move_leader(context, pod, to).await? else {
-            return Ok(Applied::Deferred);
-        };
-        if let Err(AdminError::PermissionDenied(_)) = moved {
-            self.leadership_stays_until = Some(context.run.clock.instant() + AFTER_REFUSAL);
-        }
-        Ok(asked(moved))
-    }
+        Step::Settle { pod } => return settle(context, input, pod).await,
+        // The operation makes its own step of it.
+        Step::Undo { pod, .. } => return undo(context, pod).await,
+    };
+    Ok(applied)
 }
 
 fn say_begun(context: &OperationContext<'_>, record: &Record, proof: Option<&Proof>) {
@@ -196,23 +128,6 @@ async fn delete_claim(
     Applied::Done
 }
 
-/// Deletes the old pod.
-pub(super) async fn delete_pod(
-    context: &OperationContext<'_>,
-    name: &PodName,
-    uid: &PodUid,
-) -> Applied {
-    let Some(pod) = context.look.view.pod(name) else {
-        return Applied::Done;
-    };
-    let only_this = DeleteParams::default().preconditions(Preconditions {
-        uid: Some(uid.to_string()),
-        resource_version: pod.metadata.resource_version.clone(),
-    });
-    let deleted = pods(context).delete(name.as_str(), &only_this).await;
-    done(deleted.map(drop))
-}
-
 /// Removes the scheduling gate from a pod.
 pub(super) async fn release(
     context: &OperationContext<'_>,
@@ -264,7 +179,7 @@ async fn settle(
 ) -> Result<Applied, ReconcileError> {
     let now = record::time(context.run.clock.now());
     let record = volume_record(context.look, input, pod);
-    settle::replacement(context, pod, Replacement::Serves, |all, volumes| {
+    settle::replacement(context, pod, ReplacementProgress::Serves, |all, volumes| {
         let own = |one: &&mut ReplacementStatus| one.member == pod.as_str();
         if let Some(own) = all.iter_mut().find(own) {
             own.completion_time = Some(now);
@@ -293,15 +208,11 @@ pub(super) async fn undo(
     if age.min().is_some_and(|age| age < CALLS_ARE_OVER) {
         return Ok(Applied::Deferred);
     }
-    settle::replacement(context, pod, Replacement::Undone, |all, _| {
+    settle::replacement(context, pod, ReplacementProgress::Undone, |all, _| {
         all.retain(|one| one.member != pod.as_str() || one.completion_time.is_some());
     })
     .await?;
     Ok(Applied::Done)
-}
-
-fn pods(context: &OperationContext<'_>) -> Api<Pod> {
-    Api::namespaced(context.run.client.clone(), &context.cluster.namespace)
 }
 
 fn notify(context: &OperationContext<'_>, severity: Severity, reason: &str, note: String) {
@@ -322,100 +233,4 @@ fn volume_record(look: &Look, input: &Input, pod: &PodName) -> Option<VolumeReco
         pod: member.pod.as_ref()?.uid.clone(),
         volume: input.claims.get(pod)?.volume.clone()?,
     })
-}
-
-/// The endpoints of the voters that serve, without the member in this pod. The one that leads comes
-/// first.
-fn others<'a>(look: &'a Look, pod: &PodName) -> Vec<&'a Endpoint> {
-    let serving = look.snapshot.members.iter();
-    let mut serving: Vec<_> = serving
-        .filter(|member| member.serves_quorum() && member.pod_name() != Some(pod))
-        .collect();
-    serving.sort_by_key(|member| !member.leader);
-    let endpoints = serving.into_iter();
-    endpoints
-        .filter_map(|member| look.view.endpoint_of(member.pod_name()?))
-        .collect()
-}
-
-/// Asks one voter after the other for a change of the members, until one does not refuse.
-///
-/// etcd refuses with "unhealthy cluster" by what the asked voter alone knows of its connections. A
-/// voter may take another one for unconnected as long as it runs, although both serve: a message
-/// failed after the streams between them were up again, and nothing else marks a peer as active.
-async fn any_of<E, F>(voters: Vec<E>, ask: impl Fn(E) -> F) -> Result<(), AdminError>
-where
-    F: Future<Output = Result<(), AdminError>>,
-{
-    let mut answer = Err(AdminError::Unanswered(Unanswered::NotAsked));
-    for voter in voters {
-        answer = ask(voter).await;
-        if !matches!(answer, Err(AdminError::Refused(_))) {
-            break;
-        }
-    }
-    answer
-}
-
-/// The end of a call of etcd.
-fn asked(answer: Result<(), AdminError>) -> Applied {
-    match answer {
-        Ok(()) => Applied::Done,
-        Err(AdminError::Unanswered(Unanswered::NotAsked)) => {
-            Applied::Failed("no other voter serves".to_owned())
-        }
-        Err(error) => Applied::Failed(causes(&error)),
-    }
-}
-
-/// The end of a request. What is gone or was changed is looked at again.
-fn done(answer: Result<(), kube::Error>) -> Applied {
-    match answer {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-            Applied::Done
-        }
-        Err(kube::Error::Api(status)) => Applied::Failed(status.message),
-        Err(error) => Applied::Failed(causes(&error)),
-        Ok(()) => Applied::Done,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-
-    /// Asks three voters who answer like this. Returns the answer, and the number of those asked.
-    async fn asked(
-        answers: [fn() -> Result<(), AdminError>; 3],
-    ) -> (Result<(), AdminError>, usize) {
-        let count = Mutex::new(0);
-        let answer = any_of(answers.to_vec(), async |answer| {
-            *count.lock().unwrap() += 1;
-            answer()
-        });
-        (answer.await, count.into_inner().unwrap())
-    }
-
-    fn refuses() -> Result<(), AdminError> {
-        Err(AdminError::Refused("unhealthy cluster".to_owned()))
-    }
-
-    fn is_silent() -> Result<(), AdminError> {
-        Err(AdminError::Unanswered(Unanswered::Deadline))
-    }
-
-    #[tokio::test]
-    async fn a_voter_that_takes_another_for_unconnected_is_not_the_only_one_that_is_asked() {
-        assert_eq!(asked([refuses, || Ok(()), refuses]).await, (Ok(()), 2));
-        assert_eq!(asked([refuses; 3]).await, (refuses(), 3));
-    }
-
-    #[tokio::test]
-    async fn a_change_that_may_have_been_made_is_not_asked_for_again() {
-        let silent = [is_silent, refuses, || Ok(())];
-        assert_eq!(asked(silent).await, (is_silent(), 1));
-        assert_eq!(asked([|| Ok(()), refuses, refuses]).await, (Ok(()), 1));
-    }
 }

@@ -10,23 +10,21 @@ use tokio::time::Instant;
 
 use super::record;
 use super::survivors::{survivors, uncreated};
-use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
+use crate::api::names;
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::lists;
-use crate::observe::{
-    ClaimNote, ClusterView, EtcdContainer, MANY_RESTARTS, MemberClaim, data_in_pods, etcd_history,
-    finding, is_held, joining, membership,
-};
-use crate::plan::replacement::{ClaimFacts, CrashLoop, MembershipBy, Mode, ReplacementInput};
+use crate::observe::{ClaimNote, MemberClaim, data_in_pods, finding, is_held, joining, membership};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, MembershipBy, ReplacementInput};
 use crate::quorum::Serving;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
     Comparison, DataInPods, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
     confirmed_list, volume_finding,
 };
-use crate::reconcile::look::{Look, handover, rolls_out};
+use crate::reconcile::look::{Look, handover, mode, rolls_out, template_etcd};
 use crate::reconcile::run::Run;
+use crate::reconcile::scale;
 
 /// The facts, and what is to be told besides.
 pub(in crate::reconcile) struct Input {
@@ -50,15 +48,6 @@ pub(in crate::reconcile) struct Input {
     pub(super) unknown_request: Option<String>,
     /// The reason why members cannot be made to join.
     pub(super) cannot_join: Option<String>,
-}
-
-/// Whether the gate replaces members.
-pub(super) fn mode(budget: &QuorumDisruptionBudget) -> Mode {
-    match budget.spec.replace() {
-        ReplaceMode::Off => Mode::Off,
-        ReplaceMode::Manual => Mode::Manual,
-        ReplaceMode::Auto => Mode::Auto,
-    }
 }
 
 /// The value of the annotation, unless it was served: a finished replacement is on record whose old
@@ -128,6 +117,7 @@ pub(super) async fn gather(
         membership,
         replaces_in_pod: data_in_pods(page.budget(), set) == DataInPods::Replace,
         request: request.clone(),
+        wanted: scale::wanted(look),
         recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
         rolling_out: rolls_out(page.budget(), set),
         handover: handover(run, look, leadership_stays),
@@ -135,7 +125,7 @@ pub(super) async fn gather(
         versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
         claims: claim_facts,
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
-        failing_pods: failing_pods(view),
+        failing_pods: view.failing_pods(),
         crash_loops,
         replace_after: page
             .budget()
@@ -215,17 +205,6 @@ pub(super) fn some_serve(snapshot: &Snapshot) -> bool {
     Serving::from_snapshot(snapshot) != Serving::Nobody || snapshot.proves_quorum()
 }
 
-/// The pods in which etcd has ended and was started again, over and over.
-fn failing_pods(view: &ClusterView) -> BTreeSet<PodUid> {
-    let failing = view.pods().iter().filter(|pod| {
-        let (_, restarts) = etcd_history(pod, view.etcd_container());
-        i64::from(restarts) >= i64::from(MANY_RESTARTS)
-    });
-    failing
-        .filter_map(|pod| pod.metadata.uid.clone().map(PodUid::new))
-        .collect()
-}
-
 /// The pod of the member with this id: a member that is seen, or one whose volume is on record.
 fn member_of(asked: &str, look: &Look) -> Option<PodName> {
     let id: MemberId = asked.parse().ok()?;
@@ -242,15 +221,7 @@ fn member_of(asked: &str, look: &Look) -> Option<PodName> {
 
 /// The reason why the members of the StatefulSet cannot be made to join a cluster.
 fn cannot_join(look: &Look) -> Option<String> {
-    let set = look.view.stateful_set()?;
-    let spec = set.spec.as_ref()?.template.spec.as_ref()?;
-    match EtcdContainer::find(spec, look.view.etcd_container()).certain() {
-        Some(etcd) => joining(etcd).err(),
-        None => Some(
-            "several containers may be etcd's: name it in spec.members.container of the budget"
-                .to_owned(),
-        ),
-    }
+    template_etcd(look)?.and_then(joining).err()
 }
 
 /// The pods of members whose Lease has a holder, and whether there is a backup, as etcd-druid's

@@ -11,9 +11,10 @@ use kube::{Api, Resource as _};
 use serde_json::json;
 use tracing::warn;
 
+use super::super::report::OUTSIDE_ORDINALS;
 use super::gather::Input;
 use crate::api::DataPlace;
-use crate::api::names::{HELD, IDENTITY, REPLACE, SAFE_TO_EVICT};
+use crate::api::names::{ASKED, HELD, IDENTITY, REPLACE};
 use crate::causes::causes;
 use crate::observe::{MemberClaim, membership_in_doubt};
 use crate::plan::replacement::{MembershipBy, Mode, Next, Proof, Refusal};
@@ -172,7 +173,11 @@ pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
         Next::Wait { pod, because, .. } if facts.record.is_some() => (
             "False",
             "Replacing",
-            format!("{pod} is being replaced: {because}.{more}"),
+            if look.snapshot.is_outside_ordinals(pod) {
+                format!("{pod} is being replaced: {because}, and {OUTSIDE_ORDINALS}.{more}")
+            } else {
+                format!("{pod} is being replaced: {because}.{more}")
+            },
         ),
         // What nobody is to mend is said only where pods wait for it.
         Next::Wait {
@@ -378,7 +383,7 @@ const LEARNT: SignedDuration = SignedDuration::from_secs(60);
 /// Whether the pod lacks the mark that the gate's webhook gives each new one.
 pub(super) fn is_unmarked(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();
-    !annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT))
+    !annotations.is_some_and(|all| all.contains_key(ASKED))
 }
 
 /// The words about pods that were created without the gate, whose webhook for new pods fails open.
@@ -468,13 +473,15 @@ mod tests {
     #[test]
     fn pods_that_the_gate_had_no_say_in_are_named() {
         let guarded = "2026-01-01T00:00:00Z".parse().unwrap();
-        let marked = json!({SAFE_TO_EVICT: "false"});
+        let marked = json!({ASKED: "true"});
         let pods = [
             pod("etcd-0", "2025-12-31T00:00:00Z", &json!({})),
             pod("etcd-1", "2026-01-01T00:05:00Z", &marked),
         ];
         assert_eq!(unasked(&pods, guarded), None);
-        let pods = [pod("etcd-2", "2026-01-01T00:05:00Z", &json!({}))];
+        // The template may have the word for autoscalers.
+        let of_template = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"});
+        let pods = [pod("etcd-2", "2026-01-01T00:05:00Z", &of_template)];
         let told = unasked(&pods, guarded).unwrap();
         assert!(told.contains("not asked about etcd-2"), "{told}");
     }

@@ -3,10 +3,11 @@ use std::time::Duration;
 use super::*;
 use crate::api::{AuthoritySource, DataLossStatus, PortSource, RefillStatus, SourceKind};
 use crate::quorum::{
-    ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
-    Permitted, PodName, PodUid, ProcessState, example,
+    ClusterId, ClusterRef, ExpectedVoters, GrantKind, Grants, MemberId, MemberPod, Membership,
+    Observation, PodName, PodUid, ProcessState, example,
 };
 use crate::quorum::{LogEnd, WentBack};
+use serde_json::json;
 
 fn member(index: u64, condition: Condition) -> Member {
     let name = format!("etcd-{index}");
@@ -89,6 +90,7 @@ struct Seen {
     round: Round,
     labelled: Option<bool>,
     initial_states: BTreeMap<PodName, InitialState>,
+    applied: BTreeMap<PodName, (MemberId, AppliedStatus)>,
 }
 
 impl Seen {
@@ -103,6 +105,7 @@ impl Seen {
             round: Round::default(),
             labelled: Some(true),
             initial_states: BTreeMap::new(),
+            applied: BTreeMap::new(),
         }
     }
 
@@ -125,7 +128,7 @@ impl Seen {
             without_user: Some(&ClusterRef::new("db", "etcd")),
             labelled: self.labelled,
             same_etcd: &[],
-            applied: &BTreeMap::new(),
+            applied: &self.applied,
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
             initial_states: &self.initial_states,
             troubles: &BTreeMap::from([("etcd-2".into(), "container etcd: ErrImagePull".into())]),
@@ -186,7 +189,7 @@ fn the_numbers_are_those_of_the_decision() {
 #[test]
 fn an_open_permission_counts_as_gone() {
     let mut seen = Seen::new(serving(3));
-    let what = Permitted::Delete {
+    let what = GrantKind::Delete {
         uid: PodUid::new("uid-1"),
         rollout: false,
     };
@@ -273,6 +276,36 @@ fn a_member_that_is_silent_keeps_the_id_it_was_known_by() {
     silent.snapshot.members[2].id = None;
     let after = silent.shown_over(&before, 2);
     assert_eq!(after.members[2].member_id.as_deref(), Some("3"));
+}
+
+/// Otherwise the next leader would find that the new member had begun without its data.
+#[test]
+fn a_member_that_replaces_another_inherits_nothing_of_what_that_had_applied() {
+    let of = |id: u64| {
+        let applied = json!({
+            "raftIndex": 120, "podUID": "old", "restarts": 0, "time": "2026-01-01T00:00:00Z",
+        });
+        (
+            MemberId(id),
+            serde_json::from_value::<AppliedStatus>(applied).unwrap(),
+        )
+    };
+    let mut seen = Seen::new(serving(3));
+    seen.applied.insert("etcd-2".into(), of(3));
+    let before = seen.shown();
+    assert!(before.members[2].applied.is_some());
+    // This replica has not looked at the new member yet.
+    let mut replaced = Seen::new(serving(3));
+    replaced.snapshot.members[2].id = Some(MemberId(9));
+    replaced.applied.insert("etcd-2".into(), of(3));
+    let after = replaced.shown_over(&before, 2);
+    assert_eq!(after.members[2].member_id.as_deref(), Some("9"));
+    assert_eq!(after.members[2].applied, None);
+    // A silent one keeps what it had.
+    let mut silent = Seen::new(vec![Condition::Serving, Condition::Serving, unknown()]);
+    silent.snapshot.members[2].id = None;
+    let after = silent.shown_over(&before, 2);
+    assert!(after.members[2].applied.is_some());
 }
 
 #[test]

@@ -31,7 +31,7 @@ const DULL: Duration = Duration::from_secs(1);
 pub(super) struct Attention {
     seen: Option<LastLook>,
     /// The time limit of a member's answer.
-    patience: Duration,
+    round_limit: Duration,
     /// The pause between two probes.
     pause: Duration,
 }
@@ -48,14 +48,14 @@ struct LastLook {
 
 impl Attention {
     /// Records the result of a look.
-    pub(super) fn take_in(&mut self, look: &Look, patience: Duration, now: Instant) {
+    pub(super) fn take_in(&mut self, look: &Look, round_limit: Duration, now: Instant) {
         let pods = look.view.pods().iter();
         let pods = pods.map(|pod| (pod.uid(), pod.resource_version()));
         let asked = look.view.endpoints().iter().zip(&look.round.probes);
         let watched =
             asked.filter_map(|(endpoint, probe)| WatchedMember::from_probe(endpoint, probe));
         self.note(pods.collect(), watched.collect(), now);
-        self.patience = patience;
+        self.round_limit = round_limit;
     }
 
     fn note(
@@ -80,7 +80,7 @@ impl Attention {
         let watched = self.seen.as_ref().map(|seen| seen.watched.as_slice());
         let watched = watched.unwrap_or_default();
         prober
-            .until_otherwise(watched, self.pause, self.patience)
+            .until_otherwise(watched, self.pause, self.round_limit)
             .await;
     }
 }

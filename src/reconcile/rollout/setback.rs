@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::patience::AFTER_FAILURE;
+use super::pauses::AFTER_FAILURE;
 use crate::judge::SeenVersions;
 use crate::plan::Step;
 use crate::quorum::TargetPod;

@@ -100,7 +100,10 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
         status.defragmentations = Vec::new();
         status.replacements.retain(|r| r.completion_time.is_none());
         status.members.retain(|m| m.role == MemberRole::Learner);
-        status.conditions.retain(is_unease);
+        status
+            .conditions
+            .retain(|shown| is_unease(shown) || shown.type_ == condition::SCALED);
+        status.conditions.iter_mut().for_each(|c| c.message.clear());
         status.replacements.shrink_to_fit();
         status.members.shrink_to_fit();
         status.conditions.shrink_to_fit();

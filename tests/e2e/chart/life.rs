@@ -29,6 +29,7 @@ const KEPT: &str = "quorumdisruptionbudgets.quorumgate.io";
 const MEMORY: &str = "quorumgate.io/previous-update-strategy";
 const GATED: &str = "quorumgate.io/gated";
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+const ASKED: &str = "quorumgate.io/asked";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_comes_changes_and_goes_without_a_trace() -> Result<()> {
@@ -91,7 +92,7 @@ async fn life(bed: Bed) -> Result<()> {
     release.an_unfinished_rollout_keeps_it(program).await?;
     release.other_names_keep_it(program).await?;
     // As the gate's webhook marks every new pod. API servers cannot ask it here.
-    let marked = json!({"metadata": {"annotations": {SAFE_TO_EVICT: "false"}}});
+    let marked = json!({"metadata": {"annotations": {SAFE_TO_EVICT: "false", ASKED: "true"}}});
     let params = PatchParams::default();
     pods.patch("etcd-1", &params, &Patch::Merge(&marked))
         .await?;

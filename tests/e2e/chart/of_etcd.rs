@@ -38,7 +38,7 @@ async fn an_uninstall_of_a_chart_of_etcd_is_refused_until_it_is_announced() -> R
     let uid = world.etcd.stateful_set().await?.metadata.uid;
 
     let command = format!(
-        "kubectl -n {} annotate statefulset etcd quorumgate.io/intent=delete",
+        "kubectl -n {} annotate --overwrite statefulset etcd quorumgate.io/intent=delete",
         world.namespace()
     );
     // Helm keeps the reason to itself, unless it is asked for.

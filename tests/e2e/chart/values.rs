@@ -303,6 +303,24 @@ fn rows_of_the_rest() -> Vec<Row> {
             "/webhooks/0/clientConfig/service/name",
             json!("gate"),
         ),
+        Row(
+            &["namespaceOverride=guards"],
+            DEPLOYMENT,
+            "/metadata/namespace",
+            json!("guards"),
+        ),
+        Row(
+            &["namespaceOverride=guards"],
+            ("ValidatingWebhookConfiguration", "quorumgate"),
+            "/webhooks/0/clientConfig/service/namespace",
+            json!("guards"),
+        ),
+        Row(
+            &["namespaceOverride=guards"],
+            ("ClusterRoleBinding", "quorumgate"),
+            "/subjects/0/namespace",
+            json!("guards"),
+        ),
         // The account.
         Row(&[], ACCOUNT, "/automountServiceAccountToken", Value::Null),
         Row(
@@ -593,21 +611,33 @@ fn rows_of_the_rest() -> Vec<Row> {
 fn rows_of_the_hooks() -> Vec<Row> {
     vec![
         Row(
-            &["uninstall.timeout=90s"],
+            &["namespaceOverride=guards"],
+            REMOVAL,
+            "/spec/template/spec/containers/0/args/2",
+            json!("--lease-namespace=guards"),
+        ),
+        Row(
+            &["namespaceOverride=guards"],
             REMOVAL,
             "/spec/template/spec/containers/0/args/6",
+            json!("--release-namespace=quorumgate"),
+        ),
+        Row(
+            &["uninstall.timeout=90s"],
+            REMOVAL,
+            "/spec/template/spec/containers/0/args/7",
             json!("--timeout=90s"),
         ),
         Row(
             &[],
             REMOVAL,
-            "/spec/template/spec/containers/0/args/7",
+            "/spec/template/spec/containers/0/args/8",
             Value::Null,
         ),
         Row(
             &["uninstall.unfinishedRollouts=true"],
             REMOVAL,
-            "/spec/template/spec/containers/0/args/7",
+            "/spec/template/spec/containers/0/args/8",
             json!("--unfinished-rollouts"),
         ),
         Row(

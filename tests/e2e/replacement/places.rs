@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
 use kube::{Api, ResourceExt as _};
 use quorumgate::api::DataPlace;
-use quorumgate::api::names::{IDENTITY, SAFE_TO_EVICT};
+use quorumgate::api::names::{ASKED, IDENTITY};
 use quorumgate_testbed::etcd_cluster::{EtcdVersion, Storage};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
@@ -626,7 +626,7 @@ async fn a_pod_that_was_created_past_the_gate_is_made_anew_where_its_data_is() -
         anyhow::Ok(pod)
     })
     .await?;
-    let is_marked = |pod: &Pod| pod.annotations().contains_key(SAFE_TO_EVICT);
+    let is_marked = |pod: &Pod| pod.annotations().contains_key(ASKED);
     ensure!(!is_marked(&unguarded), "the gate was asked");
     for replica in world.gate.replicas() {
         replica.thaw()?;

@@ -129,7 +129,10 @@ async fn members_tell_cluster_autoscaler_to_leave_them() {
     let object = patched(&review, &door.post(PODS, &review).await);
     assert_eq!(
         object["metadata"]["annotations"],
-        json!({"checksum/config": "7", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+        json!({
+            "checksum/config": "7", "quorumgate.io/asked": "true",
+            "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        })
     );
 }
 
@@ -139,14 +142,17 @@ async fn an_owners_own_word_and_s11_pods_of_others_are_left_alone() {
         enrolled: ["shoot/etcd-main".to_owned()].into(),
         ..World::default()
     });
-    let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
+    let autoscaler = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+    let annotations = "/request/object/metadata/annotations";
+    let own = with(
+        fixture("pod-create"),
+        annotations,
+        json!({autoscaler: "true"}),
+    );
+    let object = patched(&own, &door.post(PODS, &own).await);
+    assert_eq!(object["metadata"]["annotations"][autoscaler], "true");
     let owners = "/request/object/metadata/ownerReferences";
     for review in [
-        with(
-            fixture("pod-create"),
-            "/request/object/metadata/annotations",
-            own,
-        ),
         with(
             fixture("pod-create"),
             "/request/namespace",

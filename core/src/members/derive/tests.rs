@@ -183,7 +183,7 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
 #[test]
 fn only_an_open_restoration_of_the_same_kind_succeeds() {
     let promoted = transition(
-        Reason::PromotedAsVotingMember,
+        TransitionReason::PromotedAsVotingMember,
         State::Follower,
         UnixTime(20),
         &input(),

@@ -9,8 +9,8 @@ use super::input::{Call, DefragmentationInput, MemberFacts, Mode};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::{
-    Defragmentation, Disruption, Grants, Kind, Member, MemberId, Permitted, PodName, Snapshot,
-    TargetPod, leader_to_move,
+    DefragmentationProgress, Disruption, GrantKind, Grants, Kind, Member, MemberId, PodName,
+    Snapshot, TargetPod, leader_to_move,
 };
 
 /// The next step of a run, while the given grants are open.
@@ -53,8 +53,8 @@ use crate::quorum::{
 pub fn next(snapshot: &Snapshot, grants: &Grants, input: &DefragmentationInput) -> Next {
     let open = grants.iter().find_map(|(pod, grant)| {
         grant.causes.iter().find_map(|cause| match &cause.what {
-            Permitted::Defragment { holder, .. } => Some((pod, holder)),
-            Permitted::Delete { .. } | Permitted::Replace => None,
+            GrantKind::Defragment { holder, .. } => Some((pod, holder)),
+            GrantKind::Delete { .. } | GrantKind::Replace => None,
         })
     });
     match open {
@@ -71,29 +71,32 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, input: &DefragmentationInput) 
 }
 
 /// The progress of a defragmentation, for the settlement of its grant. `holder` is the process in
-/// the grant. A grant whose holder is gone settles by [`Defragmentation::NotMine`], that is by age.
+/// the grant. A grant whose holder is gone settles by [`DefragmentationProgress::NotMine`], that is
+/// by age.
 pub fn progress(
     snapshot: &Snapshot,
     pod: &PodName,
     holder: &str,
     input: &DefragmentationInput,
-) -> Defragmentation {
+) -> DefragmentationProgress {
     let own = input.member(pod);
     let serves = snapshot.member(pod).is_some_and(Member::serves_quorum);
     if own.in_flight == Some(true) {
-        return Defragmentation::Running;
+        return DefragmentationProgress::Running;
     }
     if holder != input.me {
-        return Defragmentation::NotMine;
+        return DefragmentationProgress::NotMine;
     }
     match input.call {
-        Call::Returned { done } if serves && is_over(done, &own) => Defragmentation::Returned,
+        Call::Returned { done } if serves && is_over(done, &own) => {
+            DefragmentationProgress::Returned
+        }
         // The server did not say that it is done, and nobody can ask: the age of the grant decides.
         Call::Returned { done: false } if serves && own.in_flight.is_none() => {
-            Defragmentation::NotMine
+            DefragmentationProgress::NotMine
         }
         // Whether the call is made at all is for `next` to say.
-        Call::NotMade | Call::Running | Call::Returned { .. } => Defragmentation::Running,
+        Call::NotMade | Call::Running | Call::Returned { .. } => DefragmentationProgress::Running,
     }
 }
 
@@ -120,10 +123,10 @@ fn go_on(
     match input.call {
         Call::Running => in_flight(),
         Call::Returned { .. } => match progress(snapshot, pod, &input.me, input) {
-            Defragmentation::Returned => Next::Act(Step::Settle { pod: pod.clone() }),
-            Defragmentation::Running | Defragmentation::NotBegun | Defragmentation::NotMine => {
-                in_flight()
-            }
+            DefragmentationProgress::Returned => Next::Act(Step::Settle { pod: pod.clone() }),
+            DefragmentationProgress::Running
+            | DefragmentationProgress::NotBegun
+            | DefragmentationProgress::NotMine => in_flight(),
         },
         Call::NotMade => Next::Act(match last_check(snapshot, grants, input, pod) {
             Ok(step) => step,

@@ -33,7 +33,7 @@ pub enum Next {
 /// A step of a run. `Display` is a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 pub enum Step {
-    /// Take a grant of the kind [`Permitted::Defragment`](crate::quorum::Permitted::Defragment), by
+    /// Take a grant of the kind [`GrantKind::Defragment`](crate::quorum::GrantKind::Defragment), by
     /// compare-and-swap at the ledger that this judgement read.
     #[display("defragment {}: {due}", pod.name)]
     Grant {

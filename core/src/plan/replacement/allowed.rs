@@ -8,7 +8,7 @@ use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use crate::quorum::{
     Actor, Comparison, Grants, Member, MemberId, PodName, Role, Snapshot,
-    decide_with_terminating_claim, majority, replacement,
+    decide_with_terminating_claim, majority, replacement_of,
 };
 
 /// The fewest voters of a cluster that can spare one while another joins.
@@ -36,7 +36,7 @@ pub(super) fn refusal(
         .or_else(|| versions(input))
         .or_else(|| trace(input, target))
         .or_else(|| {
-            let disruption = replacement(snapshot, target, Actor::Gate);
+            let disruption = replacement_of(snapshot, target, Actor::Gate);
             let verdict = decide_with_terminating_claim(snapshot, grants, &disruption);
             Hindrance::of_verdict(verdict).map(Refusal::from)
         })
@@ -73,7 +73,7 @@ fn data(snapshot: &Snapshot, input: &ReplacementInput, target: &PodName) -> Opti
     if snapshot.accused.is_empty() {
         return None;
     }
-    let own = snapshot.member(target).and_then(|member| member.id);
+    let own = snapshot.member_for(target).and_then(|member| member.id);
     let mut members = snapshot.members.iter();
     let mut other = |is: &dyn Fn(MemberId) -> bool| {
         let is_meant = |id: MemberId| Some(id) != own && is(id);
@@ -102,7 +102,8 @@ fn data(snapshot: &Snapshot, input: &ReplacementInput, target: &PodName) -> Opti
 /// joins those that are there.
 fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refusal> {
     let voters = snapshot.voters(grants, Some(target));
-    let member = snapshot.member(target);
+    // A pod that nobody makes leaves its voter in etcd's list.
+    let member = snapshot.member_for(target);
     let others = if member.is_some_and(|member| member.role != Role::Learner) {
         if voters < FEWEST_VOTERS {
             return Some(Refusal::TooFewVoters { voters });

@@ -8,8 +8,8 @@ use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    Actor, ClaimState, Difference, Grants, Member, MemberId, Permitted, PodName, PodUid, Snapshot,
-    leader_to_move, replacement,
+    Actor, ClaimState, Difference, GrantKind, Grants, Member, MemberId, PodName, PodUid, Snapshot,
+    leader_to_move, replacement_of,
 };
 
 /// The first step of a replacement: grant and record.
@@ -37,7 +37,7 @@ fn target(snapshot: &Snapshot, input: &ReplacementInput) -> Option<(PodName, Opt
     let here = snapshot.members.iter().filter_map(Member::pod_name);
     let mut pods: Vec<&PodName> = here.chain(&snapshot.not_members).collect();
     pods.sort();
-    let mut proven = pods.into_iter();
+    let mut proven = pods.into_iter().filter(|pod| input.wants(pod));
     proven.find_map(|pod| prove(pod).map(|proof| (pod.clone(), Some(proof))))
 }
 
@@ -89,7 +89,7 @@ fn may_begin(
 fn is_otherwise_permitted(grants: &Grants, pod: &PodName) -> bool {
     let causes = grants.get(pod).map(|grant| grant.causes.as_slice());
     let mut causes = causes.unwrap_or_default().iter();
-    causes.any(|cause| cause.what != Permitted::Replace)
+    causes.any(|cause| cause.what != GrantKind::Replace)
 }
 
 /// The record of the replacement of the member in `pod`.
@@ -138,7 +138,8 @@ fn record(
 }
 
 /// The peer URLs of a member that is not listed: those of another one, with its own name instead.
-fn like_those_of_others(
+/// `None` where no other one is at the name of its pod.
+pub(in crate::plan) fn like_those_of_others(
     snapshot: &Snapshot,
     list: &[ListedMember],
     pod: &PodName,
@@ -167,7 +168,11 @@ pub(super) fn next_leader(
     if let Some(hindrance) = Hindrance::of_handover(input.handover) {
         return Err(hindrance.into());
     }
-    leader_to_move(snapshot, grants, &replacement(snapshot, pod, Actor::Gate))
-        .map(Some)
-        .ok_or(Refusal::NoHeir)
+    leader_to_move(
+        snapshot,
+        grants,
+        &replacement_of(snapshot, pod, Actor::Gate),
+    )
+    .map(Some)
+    .ok_or(Refusal::NoHeir)
 }

@@ -184,6 +184,41 @@ pub fn expected_in(set: &str, pod: &PodName, list: &[ListedMember]) -> Option<Me
         .then_some(first)
 }
 
+/// The members that a new one in this pod joins, in the words of `initial-cluster`: etcd starts
+/// without data only where these are the members that it lists. `None` if it expects none there.
+///
+/// An entry without a name has never started, and etcd compares it by its peer URLs. The new
+/// member's own name is that of another one, with its own pod in it; `None` if none is named so.
+pub fn initial_cluster(set: &str, pod: &PodName, list: &[ListedMember]) -> Option<String> {
+    let own = expected_in(set, pod, list)?;
+    let like = named_like_the_others(set, pod, list)?;
+    let name = |listed: &ListedMember| match (listed.id == own, listed.name.is_empty()) {
+        (true, _) => like.clone(),
+        (false, true) => listed.id.to_string(),
+        (false, false) => listed.name.clone(),
+    };
+    let entries = list.iter().flat_map(|listed| {
+        let name = name(listed);
+        let urls = listed.peer_urls.iter();
+        urls.map(move |url| format!("{name}={url}"))
+    });
+    Some(entries.collect::<Vec<String>>().join(","))
+}
+
+/// The name of a new member in this pod: that of another one, with its own pod in it. `None` if no
+/// member at the address of a pod is named after that pod.
+pub(in crate::plan) fn named_like_the_others(
+    set: &str,
+    pod: &PodName,
+    list: &[ListedMember],
+) -> Option<String> {
+    list.iter().find_map(|other| {
+        let theirs = PodName::of_member(set, &other.name)?;
+        let is_there = leads_to(set, &theirs, other);
+        is_there.then(|| other.name.replacen(theirs.as_str(), pod.as_str(), 1))
+    })
+}
+
 /// Whether a peer URL of the entry leads to this pod.
 pub(super) fn leads_to(set: &str, pod: &PodName, listed: &ListedMember) -> bool {
     let mut urls = listed.peer_urls.iter();
@@ -324,6 +359,28 @@ mod tests {
         assert!(!starts(&pod, &new, &list, None), "it may be this pod's");
         list.last_mut().unwrap().name.clear();
         assert!(starts(&pod, &new, &list, None), "it has never started");
+    }
+
+    #[test]
+    fn a_new_member_joins_those_that_etcd_lists_and_itself() {
+        let member = |id, name: &str, url: &str| ListedMember {
+            peer_urls: vec![url.to_owned()],
+            ..listed(id, name, false)
+        };
+        let url = |n| format!("https://etcd-{n}.etcd-peer:2380");
+        let mut list = vec![
+            member(1, "default-etcd-0", &url(0)),
+            member(2, "external", "https://10.0.0.9:2380"),
+            member(3, "", &url(2)),
+        ];
+        let pod = PodName::new("etcd-2");
+        let said = initial_cluster("etcd", &pod, &list);
+        let expected = "default-etcd-0=https://etcd-0.etcd-peer:2380,\
+                        external=https://10.0.0.9:2380,default-etcd-2=https://etcd-2.etcd-peer:2380";
+        assert_eq!(said.as_deref(), Some(expected));
+        assert_eq!(initial_cluster("etcd", &"etcd-1".into(), &list), None);
+        list[2].name = "default-etcd-2".into();
+        assert_eq!(initial_cluster("etcd", &pod, &list), None, "it has started");
     }
 
     #[test]

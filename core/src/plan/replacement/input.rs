@@ -6,9 +6,11 @@ use super::guard::leads_to;
 use super::membership_by::MembershipBy;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    ClaimState, Comparison, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
+    ClaimState, Comparison, Difference, Member, MemberId, Ordinal, PodName, PodUid, Snapshot,
+    VolumeFinding,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 /// `spec.dataProtection.replace` of the budget.
@@ -34,6 +36,9 @@ pub struct ReplacementInput {
     /// The pod of the member whose id the annotation `quorumgate.io/replace` on the budget names.
     /// `None` if no member has that id any more: so it asks for one replacement.
     pub request: Option<PodName>,
+    /// The ordinals of the pods that are to have members. `None`: all. One that is to leave is not
+    /// replaced.
+    pub wanted: Option<Range<u32>>,
     /// The member ids that are recorded with the volumes, by pod.
     pub recorded: BTreeMap<PodName, MemberId>,
     /// Whether a rollout is under way.
@@ -68,6 +73,14 @@ pub struct ReplacementInput {
 }
 
 impl ReplacementInput {
+    /// Whether the pod is to have a member.
+    pub(super) fn wants(&self, pod: &PodName) -> bool {
+        let (ordinal, wanted) = (Ordinal::from_pod(pod), self.wanted.as_ref());
+        ordinal
+            .zip(wanted)
+            .is_none_or(|(Ordinal(n), wanted)| wanted.contains(&n))
+    }
+
     /// The claim of a member. `None` if its data is not on a claim.
     pub(super) fn claim_of(&self, pod: &PodName) -> Option<&ClaimState> {
         let claim = self.claims.get(pod);

@@ -20,7 +20,11 @@ mod refusal;
 mod run;
 mod step;
 
-pub use guard::{Guard, Hold, Start, all_are_elsewhere, expected_in, guard, may_start};
+pub(super) use begin::like_those_of_others;
+pub(super) use guard::named_like_the_others;
+pub use guard::{
+    Guard, Hold, Start, all_are_elsewhere, expected_in, guard, initial_cluster, may_start,
+};
 pub use input::{ClaimFacts, CrashLoop, Exit, Mode, Place, Proof, Record, ReplacementInput};
 pub use membership_by::MembershipBy;
 pub use refusal::Refusal;

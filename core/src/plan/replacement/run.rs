@@ -1,5 +1,6 @@
 //! The run of a replacement, from what is seen and from the record.
 
+use super::super::learner::{does_not_join, has_caught_up, runs_here};
 use super::allowed::refusal;
 use super::begin::{begin, next_leader};
 use super::input::{Mode, Record, ReplacementInput};
@@ -9,7 +10,8 @@ use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::pod::Pod;
 use crate::quorum::{
-    ClaimState, Comparison, Condition, Grants, Member, MemberId, Replacement, Role, Snapshot,
+    ClaimState, Comparison, Condition, Grants, Member, MemberId, ReplacementProgress, Role,
+    Snapshot,
 };
 
 /// The next step of a replacement, while the given grants are open.
@@ -26,6 +28,7 @@ use crate::quorum::{
 ///     membership: MembershipBy::Gate,
 ///     replaces_in_pod: false,
 ///     request: Some("etcd-2".into()),
+///     wanted: None,
 ///     recorded: Default::default(),
 ///     rolling_out: false,
 ///     handover: Handover::Possible,
@@ -76,7 +79,7 @@ fn left_behind(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput) -
     let mut learners = snapshot.members.iter().filter(|m| m.role == Role::Learner);
     let caught_up = learners.find_map(|member| {
         let (pod, id) = (member.pod_name()?.clone(), member.id?);
-        let may_vote = runs_here(member) && has_caught_up(member, snapshot);
+        let may_vote = input.wants(&pod) && runs_here(member) && has_caught_up(member, snapshot);
         may_vote.then_some(Step::Promote { pod, id })
     });
     caught_up.map_or(Next::Nothing, Next::Act)
@@ -84,7 +87,11 @@ fn left_behind(snapshot: &Snapshot, grants: &Grants, input: &ReplacementInput) -
 
 /// The progress of a recorded replacement, for the settlement of its grant. That it was undone is
 /// for [`next`] to say ([`Step::Undo`]).
-pub fn progress(snapshot: &Snapshot, input: &ReplacementInput, record: &Record) -> Replacement {
+pub fn progress(
+    snapshot: &Snapshot,
+    input: &ReplacementInput,
+    record: &Record,
+) -> ReplacementProgress {
     let present = snapshot.pod(&record.member).map(|pod| &pod.uid);
     let new_pod = present.is_some() && present != record.old_pod.as_ref();
     let new_claim = match input.claim_of(&record.member) {
@@ -100,9 +107,9 @@ pub fn progress(snapshot: &Snapshot, input: &ReplacementInput, record: &Record) 
         member.serves_quorum() && (any_id || member.id != record.old_id)
     };
     if new_pod && new_claim && snapshot.member(&record.member).is_some_and(serves) {
-        Replacement::Serves
+        ReplacementProgress::Serves
     } else {
-        Replacement::Underway
+        ReplacementProgress::Underway
     }
 }
 
@@ -217,10 +224,10 @@ fn settled(
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
     match progress(snapshot, input, record) {
-        Replacement::Serves => Ok(Step::Settle { pod }),
-        Replacement::Underway | Replacement::Undone | Replacement::Stands => {
-            Err(Refusal::Joining { behind: None })
-        }
+        ReplacementProgress::Serves => Ok(Step::Settle { pod }),
+        ReplacementProgress::Underway
+        | ReplacementProgress::Undone
+        | ReplacementProgress::Stands => Err(Refusal::Joining { behind: None }),
     }
 }
 
@@ -322,17 +329,6 @@ fn join(
     Err(Refusal::Joining { behind })
 }
 
-/// Whether the member is in a pod that stays.
-fn runs_here(member: &Member) -> bool {
-    member.pod.as_ref().is_some_and(|pod| !pod.terminating)
-}
-
-/// Whether the member is a learner that follows the leader as closely as a voter has to.
-fn has_caught_up(member: &Member, snapshot: &Snapshot) -> bool {
-    let is_close = |lag| lag <= snapshot.policy.lag_bound;
-    member.condition == Condition::Learning && member.lag.is_some_and(is_close)
-}
-
 /// The steps for a new member that has started once and whose pod waits all the same: its volume
 /// is not the one on record. `Ok(None)`: there is no such member.
 ///
@@ -378,9 +374,7 @@ fn without_claim(
     added: &ListedMember,
 ) -> Option<Record> {
     let pod = snapshot.pod(&record.member)?;
-    let deadline = snapshot.policy.progress_deadline;
-    let idles = pod.up_for.is_some_and(|up_for| up_for >= deadline);
-    let fails = idles || input.failing_pods.contains(&pod.uid);
+    let fails = does_not_join(pod, snapshot, &input.failing_pods);
     let never_started = added.name.is_empty();
     (fails && never_started)
         .then(|| given_up(pod, input, record))

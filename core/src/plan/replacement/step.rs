@@ -29,7 +29,7 @@ pub enum Next {
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
 pub enum Step {
-    /// 1: take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and
+    /// 1: take a grant of the kind [`GrantKind::Replace`](crate::quorum::GrantKind::Replace) and
     /// write the record, in one compare-and-swap at the ledger that this judgement read.
     #[display("replace {}: {}", record.member, reason(proof.as_ref()))]
     Grant {

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::quorum::Permitted;
+use crate::quorum::GrantKind;
 use crate::quorum::circumstances::{Override, OverrideOn};
 use crate::quorum::evidence::{Probe, Unanswered};
 use crate::quorum::pod::Containers;
@@ -39,6 +39,7 @@ fn deletion(n: u32) -> ClaimDeletion {
         other_uid: false,
         collected: false,
         waiting_pod: None,
+        disowned: None,
         actor: Actor::Stranger,
     }
 }
@@ -49,8 +50,8 @@ fn ask(observation: &Observation, grants: &Grants, n: u32) -> Verdict {
 
 fn slug(verdict: &Verdict) -> &'static str {
     match verdict {
-        Verdict::Allow(Permission::Grant(basis)) => basis.into(),
-        Verdict::Allow(Permission::Waived(waiver)) => waiver.into(),
+        Verdict::Allow(Allowance::Grant(basis)) => basis.into(),
+        Verdict::Allow(Allowance::Waived(waiver)) => waiver.into(),
         Verdict::Wait(reason) | Verdict::Deny(reason) => reason.slug(),
     }
 }
@@ -81,7 +82,7 @@ fn the_claim_of_a_dead_member_goes_while_the_others_make_the_majority() {
         slug(&ask(&cluster(3, &[2]), &Grants::default(), 2)),
         "Majority"
     );
-    let going = Permitted::Delete {
+    let going = GrantKind::Delete {
         uid: "uid-1".into(),
         rollout: false,
     };
@@ -165,7 +166,7 @@ fn a_replacement_of_the_gate_takes_the_claim_of_a_serving_member() {
     let snapshot = Snapshot::assemble(&cluster(3, &[]));
     let replace = Grants::default().issue(
         &"etcd-1".into(),
-        Permitted::Replace,
+        GrantKind::Replace,
         "gate".into(),
         String::new(),
     );
@@ -247,15 +248,15 @@ fn a_strangers_replacement_settles_by_the_claim() {
         terminating,
     };
     let of = |claim: &ClaimState, serves| progress_of_claim(Some(&before), claim, serves);
-    assert_eq!(of(&here("c1", false), true), Replacement::Stands);
-    assert_eq!(of(&here("c1", false), false), Replacement::Stands);
-    assert_eq!(of(&here("c1", true), true), Replacement::Underway);
-    assert_eq!(of(&ClaimState::Gone, false), Replacement::Underway);
-    assert_eq!(of(&here("c2", false), false), Replacement::Underway);
-    assert_eq!(of(&here("c2", false), true), Replacement::Serves);
+    assert_eq!(of(&here("c1", false), true), ReplacementProgress::Stands);
+    assert_eq!(of(&here("c1", false), false), ReplacementProgress::Stands);
+    assert_eq!(of(&here("c1", true), true), ReplacementProgress::Underway);
+    assert_eq!(of(&ClaimState::Gone, false), ReplacementProgress::Underway);
+    assert_eq!(of(&here("c2", false), false), ReplacementProgress::Underway);
+    assert_eq!(of(&here("c2", false), true), ReplacementProgress::Serves);
     let unrecorded = |serves| progress_of_claim(None, &here("c2", false), serves);
-    assert_eq!(unrecorded(true), Replacement::Stands);
-    assert_eq!(unrecorded(false), Replacement::Underway);
+    assert_eq!(unrecorded(true), ReplacementProgress::Stands);
+    assert_eq!(unrecorded(false), ReplacementProgress::Underway);
 }
 
 #[test]
@@ -269,16 +270,23 @@ fn without_a_record_a_replacement_waits_for_the_member_and_for_every_claim() {
         progress_of_claims(&Snapshot::assemble(observation), &name, claims)
     };
     let (whole, broken) = (cluster(3, &[]), cluster(3, &[1]));
-    assert_eq!(of(&whole, 1, &[here(false)]), Replacement::Stands);
-    assert_eq!(of(&whole, 1, &[]), Replacement::Stands);
+    assert_eq!(of(&whole, 1, &[here(false)]), ReplacementProgress::Stands);
+    assert_eq!(of(&whole, 1, &[]), ReplacementProgress::Stands);
     let one_goes = [here(false), here(true)];
-    assert_eq!(of(&whole, 1, &one_goes), Replacement::Underway);
+    assert_eq!(of(&whole, 1, &one_goes), ReplacementProgress::Underway);
     let one_is_gone = [here(false), ClaimState::Gone];
-    assert_eq!(of(&whole, 1, &one_is_gone), Replacement::Underway);
-    assert_eq!(of(&broken, 1, &[here(false)]), Replacement::Underway);
+    assert_eq!(of(&whole, 1, &one_is_gone), ReplacementProgress::Underway);
+    assert_eq!(
+        of(&broken, 1, &[here(false)]),
+        ReplacementProgress::Underway
+    );
     // etcd lists no member that belongs in such a pod.
-    assert_eq!(of(&whole, 3, &[ClaimState::Gone]), Replacement::Stands);
-    assert_eq!(of(&whole, 3, &[here(true)]), Replacement::Underway);
+    assert_eq!(
+        of(&whole, 3, &[ClaimState::Gone]),
+        ReplacementProgress::Serves
+    );
+    assert_eq!(of(&whole, 3, &[here(false)]), ReplacementProgress::Stands);
+    assert_eq!(of(&whole, 3, &[here(true)]), ReplacementProgress::Underway);
 }
 
 /// There is no list to prove that the members were removed, and their claims were left behind.
@@ -290,16 +298,28 @@ fn by_readiness_the_data_of_members_that_were_scaled_in_is_not_waited_for() {
         let name = PodName::new(format!("etcd-{n}"));
         progress_of_claims(&Snapshot::assemble(observation), &name, &[ClaimState::Gone])
     };
-    assert_eq!(of(&observation, 3), Replacement::Stands);
-    assert_eq!(of(&observation, 2), Replacement::Underway, "it comes back");
+    assert_eq!(of(&observation, 3), ReplacementProgress::Stands);
+    assert_eq!(
+        of(&observation, 2),
+        ReplacementProgress::Underway,
+        "it comes back"
+    );
     observation.first_ordinal = 1;
-    assert_eq!(of(&observation, 3), Replacement::Underway, "it comes back");
+    assert_eq!(
+        of(&observation, 3),
+        ReplacementProgress::Underway,
+        "it comes back"
+    );
     (observation.first_ordinal, observation.replicas) = (0, 0);
-    assert_eq!(of(&observation, 3), Replacement::Underway, "all come back");
+    assert_eq!(
+        of(&observation, 3),
+        ReplacementProgress::Underway,
+        "all come back"
+    );
     observation.replicas = 2;
     assert_eq!(
         of(&observation, 2),
-        Replacement::Underway,
+        ReplacementProgress::Underway,
         "it is still there"
     );
 }
@@ -329,7 +349,7 @@ proptest! {
         let snapshot = Snapshot::assemble(&observation);
         let grants = granted.fold(Grants::default(), |grants, n| {
             let name = PodName::new(format!("etcd-{n}"));
-            grants.issue(&name, Permitted::Replace, String::new(), String::new())
+            grants.issue(&name, GrantKind::Replace, String::new(), String::new())
         });
         let deletion = ClaimDeletion {
             actor: if own { Actor::Gate } else { Actor::Stranger },
@@ -377,6 +397,7 @@ fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
         let deletion = ClaimDeletion {
             collected: true,
             waiting_pod: None,
+            disowned: None,
             ..deletion(n)
         };
         let snapshot = Snapshot::assemble(observation);
@@ -390,6 +411,27 @@ fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
     let mut torn_down = cluster(3, &[]);
     torn_down.circumstances.teardown = Some(Teardown::StatefulSet);
     assert_eq!(collected(&torn_down, 2), "Teardown");
+}
+
+/// The StatefulSet's controller creates no pod on a claim that names a pod which is gone.
+#[test]
+fn a_claim_whose_owner_is_gone_stays_for_the_pod_that_comes_back_and_says_how() {
+    let mut observation = cluster(3, &[]);
+    observation.pods.pop();
+    observation.round.probes.pop();
+    let snapshot = Snapshot::assemble(&observation);
+    let deletion = ClaimDeletion {
+        disowned: Some("etcd-2".into()),
+        ..deletion(2)
+    };
+    let verdict = decide_claim(&snapshot, &Grants::default(), &deletion);
+    let Verdict::Deny(reason) = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(reason.slug(), "ClaimDisowned");
+    let said = reason.to_string();
+    let command = "-p '[{\"op\":\"remove\",\"path\":\"/metadata/ownerReferences\"}]' && ";
+    assert!(said.contains(command), "{said}");
 }
 
 #[test]
@@ -473,7 +515,7 @@ fn a_claim_may_be_that_of_a_listed_member_whose_pod_nobody_knows() {
     let observation = example::without_last_pod_and_names("etcd", 3);
     let verdict = ask(&observation, &Grants::default(), 2);
     assert_ne!(slug(&verdict), "NotAMember");
-    assert!(!matches!(verdict, Verdict::Allow(Permission::Waived(_))));
+    assert!(!matches!(verdict, Verdict::Allow(Allowance::Waived(_))));
 }
 
 /// Kubernetes protects no claim for a pod without a node, and gives that pod the next claim.
@@ -492,6 +534,7 @@ fn the_claim_of_a_pod_that_waits_for_a_node_goes_only_with_its_member() {
             other_uid: false,
             collected: false,
             waiting_pod: waiting.then(|| "etcd-2".into()),
+            disowned: None,
             actor,
         };
         decide_claim(

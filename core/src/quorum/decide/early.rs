@@ -1,10 +1,10 @@
 //! Rules 1 to 4, which are answered before any member is asked.
 
-use super::requests::{at_most_once, by_override, shortens_grace};
+use super::general::{at_most_once, by_override, shortens_grace};
 use crate::quorum::circumstances::{Circumstances, Scope, Teardown};
-use crate::quorum::disruption::Disruption;
+use crate::quorum::disruption::{Disruption, Kind};
 use crate::quorum::pod::Pod;
-use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
+use crate::quorum::verdict::{Allowance, Basis, Reason, Verdict, Waiver};
 
 /// Rules 1 to 4. `None` means that none of them applies, so that the members have to be asked.
 ///
@@ -52,10 +52,12 @@ fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
 }
 
 /// Rule 2: a pod that is terminating already passes. A request that shortens its grace period to 0
-/// is left to rule 5.
+/// is left to rule 5, and the removal of its member from etcd to the rule about that.
 fn rule_2_terminating(target: Option<&Pod>, disruption: &Disruption) -> Option<Verdict> {
     let terminating = target.is_some_and(|pod| pod.terminating);
-    (terminating && !shortens_grace(disruption)).then(|| waived(Waiver::Terminating))
+    let is_removal = disruption.kind == Kind::Remove;
+    let passes = terminating && !is_removal && !shortens_grace(disruption);
+    passes.then(|| waived(Waiver::Terminating))
 }
 
 /// Rule 3: a teardown passes. Hibernation and scale-in take a grant, because etcd still lists the
@@ -67,7 +69,7 @@ fn rule_3_teardown(teardown: Option<Teardown>) -> Option<Verdict> {
             waived(Waiver::Teardown(teardown))
         }
         Teardown::Hibernation | Teardown::ScaleIn => {
-            Verdict::Allow(Permission::Grant(Basis::Teardown(teardown)))
+            Verdict::Allow(Allowance::Grant(Basis::Teardown(teardown)))
         }
     })
 }
@@ -80,5 +82,5 @@ fn rule_4_other_incarnation(target: Option<&Pod>, disruption: &Disruption) -> Op
 }
 
 fn waived(waiver: Waiver) -> Verdict {
-    Verdict::Allow(Permission::Waived(waiver))
+    Verdict::Allow(Allowance::Waived(waiver))
 }

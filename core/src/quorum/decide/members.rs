@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::request::Request;
+use super::case::Case;
 use crate::quorum::condition::Condition;
+use crate::quorum::disruption::Kind;
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::expected_voters::majority;
 use crate::quorum::membership::Membership;
@@ -11,11 +12,37 @@ use crate::quorum::policy::{EvidenceMode, SmallCluster};
 use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{Member, Role};
 use crate::quorum::tolerance::in_flight;
-use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
+use crate::quorum::verdict::{Allowance, Basis, Reason, Verdict};
 use crate::quorum::why::Why;
 
 /// The fewest members of which the others keep a quorum without one.
 const FEWEST_TO_SPARE_ONE: usize = 3;
+
+/// A member is removed from etcd for good.
+///
+/// etcd carries the removal out by a majority of those that are there before, and counts one voter
+/// less afterwards. So all others serve, nothing else is permitted, and of two voters both serve.
+/// That leaves a cluster in which every voter serves, whatever its size. A learner takes no vote
+/// with it, so a majority is enough.
+pub(super) fn removal(case: &Case<'_>) -> Option<Verdict> {
+    if case.disruption.kind != Kind::Remove {
+        return None;
+    }
+    let serves = case.member.is_some_and(Member::serves_quorum);
+    let (needed, allowed) = match case.role() {
+        Role::Learner => (case.majority(), true),
+        Role::Voter => {
+            let others = case.voters.saturating_sub(1).max(1);
+            let alone = in_flight(case.grants, Some(case.target())).is_empty();
+            let commits = serves || case.others >= case.majority();
+            (others, alone && commits)
+        }
+    };
+    if allowed && case.others >= needed {
+        return Some(granted(Basis::Removal));
+    }
+    Some(Verdict::Wait(Reason::NoHeadroom(case.count(needed))))
+}
 
 /// Rule 11: a learner.
 ///
@@ -23,7 +50,7 @@ const FEWEST_TO_SPARE_ONE: usize = 3;
 /// make the majority of one voter more. A dead learner goes always. A rollout step also takes a
 /// learner that fails or makes no progress. Where the gate replaces the learner, it gives up what
 /// the removed member has left behind, and promotes nobody before that is gone.
-pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
     if case.role() != Role::Learner {
         return None;
     }
@@ -65,8 +92,8 @@ pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
 /// The precondition does not help where etcd's container runs and does not listen at its client
 /// port yet, because the pod does not change when etcd begins to talk to its peers. Such a member
 /// goes only if all others are known to be without a quorum.
-pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {
-    let needed = needed_after(case);
+pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
+    let needed = case.needed();
     if !case.process().is_down() || case.others >= needed || lets_single_member_go(case) {
         return None;
     }
@@ -92,7 +119,7 @@ pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {
 /// Rule 13, its exception: the owner lets this revision go on without quorum, because its members
 /// and the outdated ones do not form one. A rollout step takes an outdated member while no other
 /// has a grant.
-fn proceeds(case: &Request<'_>) -> bool {
+fn proceeds(case: &Case<'_>) -> bool {
     let snapshot = case.snapshot;
     let (Some(update), Some(accepted)) =
         (&snapshot.update_revision, &snapshot.proceed_without_quorum)
@@ -111,9 +138,9 @@ fn proceeds(case: &Request<'_>) -> bool {
 /// A rollout step may take it once quorum has been lost for the grace period, because the new
 /// revision may be the repair (DEP-06, scenarios 2 and 3). A member that could not be asked stays:
 /// it may be a learner, which rule 11 would spare. Nothing here rests on `evidence: Readiness`.
-pub(super) fn rule_13_quorum_lost(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
-    if case.others < needed_after(case) && proceeds(case) {
+    if case.others < case.needed() && proceeds(case) {
         return Some(granted(Basis::Proceed));
     }
     if repairs_mute_cluster(case) {
@@ -141,7 +168,7 @@ pub(super) fn rule_13_quorum_lost(case: &Request<'_>) -> Option<Verdict> {
 /// others run, no other has a grant, and all of them, the one that was replaced last too, have run
 /// mute for the grace period. A network policy that drops the gate's packets makes nobody mute: no
 /// connection is accepted then.
-fn repairs_mute_cluster(case: &Request<'_>) -> bool {
+fn repairs_mute_cluster(case: &Case<'_>) -> bool {
     let snapshot = case.snapshot;
     let grace = snapshot.policy.quorum_loss_grace;
     let for_long = |time: Option<Duration>| time.is_some_and(|time| time >= grace);
@@ -157,7 +184,7 @@ fn repairs_mute_cluster(case: &Request<'_>) -> bool {
 
 /// Rule 14: a cluster of one or two cannot spare a member, and the owner's policy says who may take
 /// one. One of two goes only while the other serves.
-pub(super) fn rule_14_small_cluster(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
     if is_single(case) {
         let policy = case.snapshot.policy.single_member;
         return Some(if permits(policy, case) {
@@ -178,8 +205,8 @@ pub(super) fn rule_14_small_cluster(case: &Request<'_>) -> Option<Verdict> {
 
 /// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, they
 /// have to make the majority of one voter more.
-pub(super) fn rule_15_majority(case: &Request<'_>) -> Option<Verdict> {
-    let needed = needed_after(case);
+pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
+    let needed = case.needed();
     (case.others >= needed).then(|| {
         granted(Basis::Majority {
             others: case.others,
@@ -189,7 +216,7 @@ pub(super) fn rule_15_majority(case: &Request<'_>) -> Option<Verdict> {
 }
 
 /// Rule 16: no voter could be asked.
-pub(super) fn rule_16_no_evidence(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
     let voters = || {
         case.snapshot
             .members
@@ -216,30 +243,30 @@ pub(super) fn rule_16_no_evidence(case: &Request<'_>) -> Option<Verdict> {
 }
 
 /// Rule 17: no other rule applies, and the cluster cannot spare the member.
-pub(super) fn rule_17_no_headroom(case: &Request<'_>) -> Verdict {
-    Verdict::Wait(Reason::NoHeadroom(case.count(needed_after(case))))
+pub(super) fn rule_17_no_headroom(case: &Case<'_>) -> Verdict {
+    Verdict::Wait(Reason::NoHeadroom(case.count(case.needed())))
 }
 
 fn granted(basis: Basis) -> Verdict {
-    Verdict::Allow(Permission::Grant(basis))
+    Verdict::Allow(Allowance::Grant(basis))
 }
 
 /// Whether the other voter serves in a cluster of both, and not in one that it started for itself.
-fn knows_both(case: &Request<'_>) -> bool {
+fn knows_both(case: &Case<'_>) -> bool {
     match case.snapshot.policy.evidence {
         EvidenceMode::Live => case.snapshot.membership == Membership::Confirmed { voters: 2 },
         EvidenceMode::Readiness => true,
     }
 }
 
-fn too_small(case: &Request<'_>, policy: SmallCluster) -> Verdict {
+fn too_small(case: &Case<'_>, policy: SmallCluster) -> Verdict {
     Verdict::Wait(Reason::TooSmall {
         voters: case.voters,
         policy,
     })
 }
 
-fn permits(policy: SmallCluster, case: &Request<'_>) -> bool {
+fn permits(policy: SmallCluster, case: &Case<'_>) -> bool {
     match policy {
         SmallCluster::Allow => true,
         SmallCluster::AllowRollout => case.is_rollout_step(),
@@ -247,26 +274,14 @@ fn permits(policy: SmallCluster, case: &Request<'_>) -> bool {
     }
 }
 
-fn is_single(case: &Request<'_>) -> bool {
+fn is_single(case: &Case<'_>) -> bool {
     case.snapshot.replicas == 1 && case.voters == 1 && case.snapshot.members.len() <= 1
 }
 
 /// Whether the policy of a cluster of one lets its member go. Rules 12 and 13 do not apply then:
 /// they guard a majority that other members would be part of.
-fn lets_single_member_go(case: &Request<'_>) -> bool {
+fn lets_single_member_go(case: &Case<'_>) -> bool {
     is_single(case) && permits(case.snapshot.policy.single_member, case)
-}
-
-/// The number of members that have to serve without the target: the majority, or the majority of
-/// one voter more while a scale-out may add one.
-fn needed_after(case: &Request<'_>) -> u32 {
-    let snapshot = case.snapshot;
-    let recent = snapshot
-        .scaled_out_for
-        .is_some_and(|since| since < snapshot.policy.scale_out_grace);
-    let no_learner = snapshot.members.iter().all(|m| m.role == Role::Voter);
-    let joining = recent && no_learner && snapshot.replicas > case.voters;
-    majority(case.voters.saturating_add(u32::from(joining)))
 }
 
 /// Whether the member's answer says something about its part in quorum.

@@ -5,10 +5,10 @@
 //! begins with them and goes on with those that need the snapshot. Each rule is a function named
 //! after its number, or after what it says where it stands between two numbers.
 
+mod case;
 mod early;
+mod general;
 mod members;
-mod request;
-mod requests;
 #[cfg(test)]
 mod tests;
 
@@ -17,34 +17,35 @@ use super::grants::Grants;
 use super::snapshot::Snapshot;
 use super::verdict::{Count, Verdict};
 
-use request::Request;
+use case::Case;
 
 pub use early::{decide_early, decide_without_ledger};
-pub(in crate::quorum) use requests::by_override;
+pub(in crate::quorum) use general::by_override;
 
 /// A rule. The result is `None` if the rule does not apply.
-type Rule = fn(&Request<'_>) -> Option<Verdict>;
+type Rule = fn(&Case<'_>) -> Option<Verdict>;
 
 /// Rules 5 to 9, in order, which hold for every member alike. Those without a number refuse
 /// restarts in place, pods that nobody would create again, pods whose successors would leave the
 /// cluster, every pod while data is lost, and those that run while a member serves that was
 /// emptied.
 const BEFORE_MEMBERS: [Rule; 10] = [
-    requests::rule_5_at_most_once,
-    requests::rule_6_override,
-    requests::rule_7_not_a_member,
-    requests::restart_in_place,
-    requests::outside_ordinals,
-    requests::forces_new_cluster,
-    requests::rule_8_shared_cluster,
-    requests::lost_data,
-    requests::refilled_member,
-    requests::rule_9_untrusted_ledger,
+    general::rule_5_at_most_once,
+    general::rule_6_override,
+    general::rule_7_not_a_member,
+    general::restart_in_place,
+    general::outside_ordinals,
+    general::forces_new_cluster,
+    general::rule_8_shared_cluster,
+    general::lost_data,
+    general::refilled_member,
+    general::rule_9_untrusted_ledger,
 ];
 
 /// Rules 11 to 16, in order, which look at the member or count voters. Rule 17 answers if none of
-/// them applies.
-const MEMBERS: [Rule; 6] = [
+/// them applies. The one without a number is that of a member that leaves for good.
+const MEMBERS: [Rule; 7] = [
+    members::removal,
     members::rule_11_learner,
     members::rule_12_costs_nothing,
     members::rule_13_quorum_lost,
@@ -60,7 +61,7 @@ const MEMBERS: [Rule; 6] = [
 ///
 /// ```
 /// use quorumgate_core::quorum::{
-///     Actor, Disruption, Grace, Grants, Kind, Permitted, Snapshot, TargetPod, Verdict, decide,
+///     Actor, Disruption, Grace, Grants, Kind, GrantKind, Snapshot, TargetPod, Verdict, decide,
 ///     example,
 /// };
 ///
@@ -76,7 +77,7 @@ const MEMBERS: [Rule; 6] = [
 /// assert!(matches!(decide(&cluster, &none, &drain), Verdict::Allow(_)));
 ///
 /// // Another member of the three is on its way out, so this one has to stay.
-/// let deletion = Permitted::Delete { uid: "uid-1".into(), rollout: false };
+/// let deletion = GrantKind::Delete { uid: "uid-1".into(), rollout: false };
 /// let one = none.issue(&"etcd-main-1".into(), deletion, "anna".into(), String::new());
 /// let Verdict::Wait(reason) = decide(&cluster, &one, &drain) else { panic!() };
 /// assert_eq!(reason.slug(), "NoHeadroom");
@@ -86,7 +87,7 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
     if let Some(verdict) = decide_early(&snapshot.circumstances, snapshot.pod(name), disruption) {
         return verdict;
     }
-    let case = Request::new(snapshot, grants, disruption);
+    let case = Case::new(snapshot, grants, disruption);
     if let Some(verdict) = BEFORE_MEMBERS.iter().find_map(|rule| rule(&case)) {
         return verdict;
     }
@@ -97,7 +98,7 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
     match verdict {
         // Rule 10 is asked only about a yes. A refusal by the other rules names members and
         // numbers, which says more than "a budget allows nothing".
-        Verdict::Allow(_) => requests::rule_10_disruption_budget(&case).unwrap_or(verdict),
+        Verdict::Allow(_) => general::rule_10_disruption_budget(&case).unwrap_or(verdict),
         Verdict::Wait(_) | Verdict::Deny(_) => verdict,
     }
 }
@@ -110,5 +111,5 @@ pub(super) fn count_for(
     disruption: &Disruption,
     needed: u32,
 ) -> Count {
-    Request::new(snapshot, grants, disruption).count(needed)
+    Case::new(snapshot, grants, disruption).count(needed)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Request, decide, decide_early, decide_without_ledger};
+use super::{Case, decide, decide_early, decide_without_ledger};
 use crate::quorum::circumstances::{
     Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown,
 };
@@ -13,8 +13,8 @@ use crate::quorum::evidence::{ListedMember, Probe, Target, Unanswered};
 use crate::quorum::log_end::WentBack;
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
-    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
-    MemberId, Observation, Permission, Permitted, ProcessState, Reason, SmallCluster, Snapshot,
+    Actor, Allowance, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, GrantKind,
+    Grants, InPlace, Kind, MemberId, Observation, ProcessState, Reason, SmallCluster, Snapshot,
     TargetPod, Trust, Verdict, Waiver, Why, example,
 };
 
@@ -72,9 +72,11 @@ fn ask(kind: Kind, n: u32) -> Disruption {
         kind,
         actor: match kind {
             Kind::Delete | Kind::Evict | Kind::Restart(_) => Actor::Stranger,
-            Kind::RolloutStep | Kind::RolloutEviction | Kind::Defragment | Kind::Replace => {
-                Actor::Gate
-            }
+            Kind::RolloutStep
+            | Kind::RolloutEviction
+            | Kind::Defragment
+            | Kind::Replace
+            | Kind::Remove => Actor::Gate,
         },
         grace: Grace::Graceful,
         precondition: None,
@@ -90,7 +92,7 @@ fn force(n: u32) -> Disruption {
 
 fn granted(pods: &[u32]) -> Grants {
     pods.iter().fold(Grants::default(), |grants, n| {
-        let what = Permitted::Delete {
+        let what = GrantKind::Delete {
             uid: format!("uid-{n}").as_str().into(),
             rollout: false,
         };
@@ -108,11 +110,11 @@ fn verdict(observation: &Observation, kind: Kind, n: u32) -> Verdict {
 }
 
 fn waived(waiver: Waiver) -> Verdict {
-    Verdict::Allow(Permission::Waived(waiver))
+    Verdict::Allow(Allowance::Waived(waiver))
 }
 
 fn based(basis: Basis) -> Verdict {
-    Verdict::Allow(Permission::Grant(basis))
+    Verdict::Allow(Allowance::Grant(basis))
 }
 
 #[track_caller]
@@ -270,7 +272,7 @@ fn rule_7_a_pod_that_is_no_member_passes() {
     }
     assert_eq!(
         verdict(&o, Kind::Evict, 3),
-        Verdict::Allow(Permission::Grant(Basis::NotAMember))
+        Verdict::Allow(Allowance::Grant(Basis::NotAMember))
     );
 }
 
@@ -331,7 +333,7 @@ fn without_a_ledger_only_teardown_a_terminating_pod_and_a_persons_word_pass() {
         on: OverrideOn::StatefulSet,
         until: "2026-11-21T12:00:00Z".into(),
     });
-    let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
+    let by_override = Verdict::Allow(Allowance::Grant(Basis::Override));
     assert_eq!(decided(&around, pod), by_override);
     around.teardown = Some(Teardown::Owner);
     let torn_down = waived(Waiver::Teardown(Teardown::Owner));
@@ -346,7 +348,7 @@ fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
     }
     let asked = ask(Kind::Delete, 2);
     let with_open = |open: &[u32]| decide(&Snapshot::assemble(&o), &granted(open), &asked);
-    let free = Verdict::Allow(Permission::Grant(Basis::CostsNothing));
+    let free = Verdict::Allow(Allowance::Grant(Basis::CostsNothing));
     assert_eq!(with_open(&[]), free);
     assert_eq!(with_open(&[0]), free);
     assert_waits(&with_open(&[0, 1]), "MayComplete");
@@ -668,7 +670,7 @@ fn rule_12_the_others_may_have_a_quorum_while_one_of_them_was_not_seen() {
     let may = |o: &Observation| {
         let snapshot = Snapshot::assemble(o);
         let (grants, step) = (Grants::default(), ask(Kind::RolloutStep, 1));
-        Request::new(&snapshot, &grants, &step).others_may_have_quorum()
+        Case::new(&snapshot, &grants, &step).others_may_have_quorum()
     };
     let mut o = quorum_lost();
     assert!(!may(&o));
@@ -741,7 +743,7 @@ fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_b
     assert!(
         matches!(
             verdict(&sound, Kind::RolloutStep, 1),
-            Verdict::Allow(Permission::Grant(Basis::Majority { .. }))
+            Verdict::Allow(Allowance::Grant(Basis::Majority { .. }))
         ),
         "nobody has to accept anything while the others make the majority"
     );
@@ -860,14 +862,23 @@ fn rule_15_the_others_make_the_majority() {
     );
 }
 
+fn allowed(observation: &Observation) -> u32 {
+    let none = Grants::default();
+    Snapshot::assemble(observation)
+        .tolerance(&none)
+        .disruptions_allowed()
+}
+
 #[test]
 fn rule_15_keeps_the_majority_of_one_more_after_a_scale_out() {
     let mut o = healthy(3);
     o.replicas = 5;
     o.scaled_out_for = Some(Duration::from_secs(1));
     assert_waits(&verdict(&o, Kind::Evict, 1), "NoHeadroom");
+    assert_eq!(allowed(&o), 0);
     o.scaled_out_for = Some(o.policy.scale_out_grace);
     assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+    assert_eq!(allowed(&o), 1);
 }
 
 #[test]
@@ -1103,7 +1114,7 @@ fn while_a_member_that_was_emptied_serves_only_its_replacement_and_the_dead_go()
     assert!(matches!(replaced, Verdict::Allow(_)), "{replaced:?}");
     // Where its pod changes the member list, the pod is deleted while the old id is listed.
     let permitted =
-        Grants::default().issue(&"m-1".into(), Permitted::Replace, "a".into(), "b".into());
+        Grants::default().issue(&"m-1".into(), GrantKind::Replace, "a".into(), "b".into());
     let snapshot = Snapshot::assemble(&o);
     let own = |n| Disruption {
         actor: Actor::Gate,

@@ -9,7 +9,7 @@ use super::super::id::ClusterRef;
 use super::super::intent::Intent;
 use super::super::serving::Serving;
 use super::super::verdict::{
-    Basis, DataTaken, NamedOwner, Permission, Reason, TeardownBy, Unannounced, Verdict, Waiver,
+    Allowance, Basis, DataTaken, NamedOwner, Reason, TeardownBy, Unannounced, Verdict, Waiver,
 };
 
 use super::change::Change;
@@ -82,7 +82,7 @@ pub enum Owner {
     },
 }
 
-/// Decides about one change. [`Permission::Grant`] means that the change may happen once the budget
+/// Decides about one change. [`Allowance::Grant`] means that the change may happen once the budget
 /// has it on record.
 pub fn decide(change: &Change, input: &StatefulSetInput) -> Verdict {
     if let Some(verdict) = before_the_members(change, input) {
@@ -186,11 +186,11 @@ fn scale_in(input: &StatefulSetInput) -> Verdict {
 }
 
 fn waived(waiver: Waiver) -> Verdict {
-    Verdict::Allow(Permission::Waived(waiver))
+    Verdict::Allow(Allowance::Waived(waiver))
 }
 
 fn granted(basis: Basis) -> Verdict {
-    Verdict::Allow(Permission::Grant(basis))
+    Verdict::Allow(Allowance::Grant(basis))
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
                 &delete,
                 &[
                     "etcd-0, etcd-1 serve",
-                    "kubectl -n db annotate statefulset etcd quorumgate.io/intent=delete",
+                    "kubectl -n db annotate --overwrite statefulset etcd quorumgate.io/intent=delete",
                     "kubectl -n db delete statefulset etcd --cascade=orphan",
                     "spec.policy.teardown",
                 ],
@@ -279,7 +279,9 @@ mod tests {
             assert!(matches!(hibernation, Verdict::Deny(_)), "{hibernation:?}");
             says(
                 &hibernation,
-                &["kubectl -n db annotate statefulset etcd quorumgate.io/intent=hibernate"],
+                &[
+                    "kubectl -n db annotate --overwrite statefulset etcd quorumgate.io/intent=hibernate",
+                ],
             );
         }
         says(&decide(&Change::Delete, &input()), &["Etcd main"]);

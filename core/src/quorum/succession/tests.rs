@@ -3,7 +3,7 @@ use crate::quorum::condition::Condition;
 use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{MemberPod, Observation, Role};
 use crate::quorum::why::Why;
-use crate::quorum::{Actor, ClusterRef, Grace, Kind, Permitted, PodName, TargetPod};
+use crate::quorum::{Actor, ClusterRef, Grace, GrantKind, Kind, PodName, TargetPod};
 
 const MAJORITY: Basis = Basis::Majority {
     others: 2,
@@ -112,7 +112,7 @@ fn where_nobody_can_take_over_nobody_waits() {
         .iter()
         .fold(Grants::default(), |grants, pod| {
             let uid = (*pod).into();
-            let what = Permitted::Delete {
+            let what = GrantKind::Delete {
                 uid,
                 rollout: false,
             };

@@ -2,7 +2,7 @@
 //! that size too.
 
 use quorumgate_core::plan::{MaxUnavailable, Next};
-use quorumgate_core::quorum::{Basis, Kind, Permission, Reason, Verdict, decide};
+use quorumgate_core::quorum::{Allowance, Basis, Kind, Reason, Verdict, decide};
 
 use super::scene::Scene;
 use crate::world::ask;
@@ -19,7 +19,7 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
     for pod in scene.world.observation().pods {
         let pod = pod.name.as_str();
         match decide(&snapshot, &scene.grants, &ask(pod, Kind::Delete)) {
-            Verdict::Allow(Permission::Grant(Basis::Majority { .. })) => {
+            Verdict::Allow(Allowance::Grant(Basis::Majority { .. })) => {
                 scene = scene.granted(pod, false);
             }
             Verdict::Wait(Reason::NoHeadroom(count)) => refused.push(count),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorumgate_core::plan::{Desired, Next, Step, WaitingOn, next_step};
 use quorumgate_core::quorum::evidence::Unanswered;
 use quorumgate_core::quorum::pod::{Containers, Node};
-use quorumgate_core::quorum::{Grants, Permitted, Snapshot};
+use quorumgate_core::quorum::{GrantKind, Grants, Snapshot};
 
 use crate::world::{self, Answers, Inhabitant, Listed, World};
 
@@ -68,7 +68,7 @@ impl Scene {
 
     /// Gives this pod a grant for its present incarnation.
     pub(super) fn granted(mut self, name: &str, to_rollout: bool) -> Self {
-        let what = Permitted::Delete {
+        let what = GrantKind::Delete {
             uid: format!("{name}-1").as_str().into(),
             rollout: to_rollout,
         };

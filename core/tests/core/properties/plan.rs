@@ -9,7 +9,7 @@ use quorumgate_core::plan::{
     Action, Because, Desired, MaxUnavailable, Next, NonServing, PodManagement, next_step, unblock,
 };
 use quorumgate_core::quorum::{
-    Condition, Grants, Observation, Permitted, PodName, Snapshot, Verdict, decide, majority,
+    Condition, GrantKind, Grants, Observation, PodName, Snapshot, Verdict, decide, majority,
 };
 
 /// A cluster in the middle of a rollout: the revision of each pod, and the open grants.
@@ -49,7 +49,7 @@ impl Midway {
 }
 
 fn begin(grants: &Grants, pod: &PodName) -> Grants {
-    let what = Permitted::Delete {
+    let what = GrantKind::Delete {
         uid: format!("{pod}-1").as_str().into(),
         rollout: true,
     };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use quorumgate_core::quorum::evidence::{AlarmKind, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    ClusterId, ClusterRef, EvictionBudget, EvidenceMode, Grants, Intent, MemberId, OutsideOrdinals,
-    Override, OverrideOn, Permitted, Scope, SmallCluster, Teardown, Trust,
+    ClusterId, ClusterRef, EvictionBudget, EvidenceMode, GrantKind, Grants, Intent, MemberId,
+    OutsideOrdinals, Override, OverrideOn, Scope, SmallCluster, Teardown, Trust,
 };
 
 use crate::world::{Answers, Inhabitant, Known, Listed, Names, World};
@@ -50,7 +50,7 @@ impl Setting {
         if words == ["granted"] {
             self.index(who)?;
             let uid = format!("{who}-1").as_str().into();
-            let what = Permitted::Delete {
+            let what = GrantKind::Delete {
                 uid,
                 rollout: false,
             };

@@ -1,7 +1,7 @@
 //! The questions of a scenario, and the form of the answers.
 
 use quorumgate_core::quorum::{
-    Actor, Basis, Disruption, Grace, InPlace, Kind, Permission, PodUid, Snapshot, TargetPod,
+    Actor, Allowance, Basis, Disruption, Grace, InPlace, Kind, PodUid, Snapshot, TargetPod,
     Verdict, decide, leader_to_move,
 };
 
@@ -16,7 +16,7 @@ pub(super) fn answer(setting: &Setting, question: &str) -> Result<String, String
     let disruption = disruption(setting, question)?;
     let verdict = decide(&snapshot, &setting.grants, &disruption);
     let mut written = write(&verdict);
-    if matches!(verdict, Verdict::Allow(Permission::Grant(_)))
+    if matches!(verdict, Verdict::Allow(Allowance::Grant(_)))
         && let Some(next) = leader_to_move(&snapshot, &setting.grants, &disruption)
     {
         let to = snapshot.members.iter().find(|m| m.id == Some(next));
@@ -69,10 +69,10 @@ fn disruption(setting: &Setting, question: &str) -> Result<Disruption, String> {
 
 fn write(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Allow(Permission::Waived(waiver)) => {
+        Verdict::Allow(Allowance::Waived(waiver)) => {
             format!("Allow without a grant: {}", waiver.slug())
         }
-        Verdict::Allow(Permission::Grant(basis)) => {
+        Verdict::Allow(Allowance::Grant(basis)) => {
             format!("Allow with a grant: {}", based(*basis))
         }
         Verdict::Wait(reason) => format!("Wait {}: {reason}", reason.slug()),

@@ -105,6 +105,7 @@ fn input(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Replacemen
     ReplacementInput {
         mode: Mode::Auto,
         membership: MembershipBy::Gate,
+        wanted: None,
         replaces_in_pod: false,
         request: asked.map(|n| pod_name(n.into())),
         recorded: members().map(|n| (pod_name(n), id(n, false))).collect(),

@@ -1,6 +1,6 @@
 //! The effects of a replacement's steps.
 
-use quorumgate_core::quorum::{Replacement as Progress, majority};
+use quorumgate_core::quorum::{ReplacementProgress as Progress, majority};
 
 use super::{Call, Record, Replacer, Step, ask_etcd_to_remove, is_only_learner};
 use crate::appearance::look;

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use tokio::net::TcpSocket;
+
 use super::*;
 
 const SERVICE_OBJECT: &str = "/api/v1/namespaces/quorumgate/services/quorumgate";
@@ -58,10 +60,13 @@ async fn service_is_read(api: &FakeApi, times: usize) {
         .expect("the Service is not read any more");
 }
 
-/// A port of this machine on which nothing listens.
-async fn nobody() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
+/// A port of this machine on which nothing listens. Nobody else can get it while the socket is
+/// open.
+fn nobody() -> (TcpSocket, u16) {
+    let refusing = TcpSocket::new_v4().unwrap();
+    refusing.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = refusing.local_addr().unwrap().port();
+    (refusing, port)
 }
 
 /// A replica of an older release, which maintains no endpoints and has no page on the port of the
@@ -133,7 +138,8 @@ async fn what_kubernetes_left_behind_is_taken_out_where_nobody_answers_and_only_
     let api = api(&Value::Null);
     let living = of_a_release_before().await;
     put_slice(&api, "living", CONTROLLER, living.port(), &["127.0.0.1"]);
-    put_slice(&api, "dead", CONTROLLER, nobody().await, &["127.0.0.1"]);
+    let (_socket, dead) = nobody();
+    put_slice(&api, "dead", CONTROLLER, dead, &["127.0.0.1"]);
     let _a = Replica::start(&api, "gate-a").await;
     let _b = Replica::start(&api, "gate-b").await;
     until("the dead one is out", || addresses(&api, "dead").is_empty()).await;
@@ -145,7 +151,7 @@ async fn what_kubernetes_left_behind_is_taken_out_where_nobody_answers_and_only_
 async fn a_mirror_of_what_was_left_behind_goes_with_its_endpoints_object() {
     let api = api(&Value::Null);
     let living = of_a_release_before().await;
-    let (dead, at) = (nobody().await, ["127.0.0.1"]);
+    let ((_socket, dead), at) = (nobody(), ["127.0.0.1"]);
     api.put(ENDPOINTS, json!({"metadata": {"name": "quorumgate"}}));
     // The living replica has no other endpoint, and would be taken out with the dead one.
     put_slice(&api, "mirror-1", MIRROR, dead, &at);

@@ -17,12 +17,11 @@ if [ -n "${INITIALISED:-}" ]; then
   rm -f "$INITIALISED"
   while [ ! -e "$INITIALISED" ]; do sleep 0.2; done
 fi
-cluster=$INITIAL_CLUSTER
 if [ -s "$JOIN_FILE" ]; then
-  read -r cluster <"$JOIN_FILE"
+  read -r INITIAL_CLUSTER <"$JOIN_FILE"
   export ETCD_INITIAL_CLUSTER_STATE=existing
 fi
-exec etcd --initial-cluster="$cluster" "$@""#;
+exec etcd --initial-cluster="$INITIAL_CLUSTER" "$@""#;
 
 /// The container as JSON.
 pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {

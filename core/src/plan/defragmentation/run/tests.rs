@@ -77,7 +77,7 @@ fn of_member(n: u32, change: impl FnOnce(&mut MemberFacts)) -> DefragmentationIn
 }
 
 fn granted(n: u32, holder: &str) -> Grants {
-    let permitted = Permitted::Defragment {
+    let permitted = GrantKind::Defragment {
         holder: holder.into(),
         timeout_seconds: 900,
     };
@@ -166,7 +166,7 @@ fn a_call_that_returned_settles_only_when_the_member_serves_and_nothing_is_in_fl
         ME,
         &returned(false, None),
     );
-    assert_eq!(by_age, Defragmentation::NotMine);
+    assert_eq!(by_age, DefragmentationProgress::NotMine);
     assert_eq!(
         said(&serves, &open, &returned(false, Some(false))),
         "Settle etcd-2"
@@ -230,11 +230,11 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
     );
     let snapshot = Snapshot::assemble(&cluster(3));
     let seen = |input: &DefragmentationInput| progress(&snapshot, &pod(2), "gate-0/0", input);
-    assert_eq!(seen(&input()), Defragmentation::NotMine);
+    assert_eq!(seen(&input()), DefragmentationProgress::NotMine);
     let in_flight = of_member(2, |m| m.in_flight = Some(true));
-    assert_eq!(seen(&in_flight), Defragmentation::Running);
+    assert_eq!(seen(&in_flight), DefragmentationProgress::Running);
     let cause = Cause {
-        what: Permitted::Defragment {
+        what: GrantKind::Defragment {
             holder: "gate-0/0".into(),
             timeout_seconds: 900,
         },
@@ -393,7 +393,7 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
     assert_eq!(refused(&cluster(3), &just), "ServingTooShort");
     let other = of_member(0, |m| m.in_flight = Some(true));
     assert_eq!(refused(&cluster(3), &other), "InFlight");
-    let going = Permitted::Delete {
+    let going = GrantKind::Delete {
         uid: "uid-0".into(),
         rollout: false,
     };
@@ -580,10 +580,10 @@ fn a_call_of_which_nobody_knows_the_end_is_watched_until_its_member_serves() {
         let snapshot = Snapshot::assemble(observation);
         progress(&snapshot, &pod(2), ME, &returned)
     };
-    assert_eq!(progress(&cluster(3)), Defragmentation::NotMine);
+    assert_eq!(progress(&cluster(3)), DefragmentationProgress::NotMine);
     let mut observation = cluster(3);
     silent(&mut observation, 2);
-    assert_eq!(progress(&observation), Defragmentation::Running);
+    assert_eq!(progress(&observation), DefragmentationProgress::Running);
 }
 
 #[test]
@@ -845,7 +845,7 @@ impl World {
 
     fn issue(&mut self, pod: &PodName) {
         let holder = self.input.me.clone();
-        let permitted = Permitted::Defragment {
+        let permitted = GrantKind::Defragment {
             holder,
             timeout_seconds: 900,
         };
@@ -862,12 +862,12 @@ impl World {
             .collect();
         for (pod, grant) in open {
             let cause = &grant.causes[0];
-            let Permitted::Defragment { holder, .. } = &cause.what else {
+            let GrantKind::Defragment { holder, .. } = &cause.what else {
                 continue;
             };
             let seen = CauseState::Defragmentation(progress(snapshot, &pod, holder, &self.input));
             let (age, settle) = (Duration::from_secs(1_020), Duration::from_secs(120));
-            if seen == CauseState::Defragmentation(Defragmentation::NotMine)
+            if seen == CauseState::Defragmentation(DefragmentationProgress::NotMine)
                 && settlement(cause, seen, age, settle) != Settlement::Keep
             {
                 self.grants = self.grants.settle(&pod, cause.seq).unwrap();

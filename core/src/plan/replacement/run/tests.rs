@@ -9,8 +9,8 @@ use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Mode, Place, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
-    Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, ExpectedVoters, MemberId,
-    Observation, Permitted, PodName, PodUid, Verdict, Volume, VolumeFinding, decide_claim, example,
+    Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, ExpectedVoters, GrantKind,
+    MemberId, Observation, PodName, PodUid, Verdict, Volume, VolumeFinding, decide_claim, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -42,6 +42,7 @@ impl World {
                 membership: MembershipBy::Gate,
                 replaces_in_pod: false,
                 request: Some(TARGET.into()),
+                wanted: None,
                 recorded: BTreeMap::new(),
                 rolling_out: false,
                 handover: Handover::Possible,
@@ -156,7 +157,7 @@ impl World {
                 let member = &record.member;
                 self.grants = self
                     .grants
-                    .issue(member, Permitted::Replace, by, String::new());
+                    .issue(member, GrantKind::Replace, by, String::new());
                 self.input.record = Some(record.clone());
             }
             Step::MoveLeader { to, .. } => {
@@ -711,12 +712,12 @@ fn every_condition_is_a_reason_of_its_own() {
         let by = String::new();
         w.grants = w
             .grants
-            .issue(&"etcd-1".into(), Permitted::Replace, by, String::new());
+            .issue(&"etcd-1".into(), GrantKind::Replace, by, String::new());
     };
     assert_eq!(refused(granted), "wait Granted");
     let deleted = |w: &mut World| {
         let (by, uid) = (String::new(), "uid-2".into());
-        let what = Permitted::Delete {
+        let what = GrantKind::Delete {
             uid,
             rollout: false,
         };
@@ -746,7 +747,7 @@ fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
         world.silence(2);
         let by = "anna".to_owned();
         let grants = &world.grants;
-        world.grants = grants.issue(&TARGET.into(), Permitted::Replace, by, String::new());
+        world.grants = grants.issue(&TARGET.into(), GrantKind::Replace, by, String::new());
         world.recreate();
         let claim = world.input.claims.get_mut(&TARGET.into()).unwrap();
         claim.volume = VolumeFinding::Wrong {
@@ -775,6 +776,25 @@ fn a_cluster_of_fewer_than_three_voters_cannot_replace_one() {
     let mut world = World::new(2);
     world.input.request = Some("etcd-1".into());
     assert_eq!(world.said(), "wait TooFewVoters");
+}
+
+/// A quota or a stale claim keeps its pod from being created, and etcd lists it all the same.
+#[test]
+fn a_listed_voter_without_a_pod_is_replaced_and_is_no_removed_one() {
+    let mut world = World::new(3);
+    world.observation.pods.truncate(2);
+    world.observation.round.probes.truncate(2);
+    assert_eq!(world.step(), "Grant");
+    assert_eq!(world.said(), "RemoveMember");
+    world.list.retain(|listed| listed.id != MemberId(3));
+    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
+    assert_eq!(steps, ["AddLearner", "DeleteClaim"]);
+    assert_eq!(world.said(), "wait Recreation");
+    let mut world = World::new(3);
+    world.observation.pods.truncate(2);
+    world.observation.round.probes.truncate(2);
+    world.silence(1);
+    assert_eq!(world.said(), "wait NotAllServing");
 }
 
 #[test]
@@ -1026,6 +1046,7 @@ fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created(
         other_uid: false,
         collected: false,
         waiting_pod: None,
+        disowned: None,
         actor: Actor::Gate,
     };
     let verdict = decide_claim(&world.snapshot(), &world.grants, &deletion);
@@ -1101,14 +1122,14 @@ fn the_old_member_settles_nothing_though_it_serves() {
     world.step();
     let record = world.input.record.clone().unwrap();
     let seen = progress(&world.snapshot(), &world.input, &record);
-    assert_eq!(seen, Replacement::Underway);
+    assert_eq!(seen, ReplacementProgress::Underway);
     let unclaimed = ReplacementInput {
         claims: BTreeMap::new(),
         ..world.input.clone()
     };
     assert_eq!(
         progress(&world.snapshot(), &unclaimed, &record),
-        Replacement::Underway
+        ReplacementProgress::Underway
     );
 }
 
@@ -1191,30 +1212,30 @@ fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
         let record = world.input.record.clone().unwrap();
         progress(&world.snapshot(), &world.input, &record)
     };
-    assert_eq!(replaced(&|_| {}), Replacement::Serves);
+    assert_eq!(replaced(&|_| {}), ReplacementProgress::Serves);
     let of_record = |world: &mut World, change: &dyn Fn(&mut Record)| {
         change(world.input.record.as_mut().unwrap());
     };
     assert_eq!(
         replaced(&|w| of_record(w, &|r| r.old_pod = Some("uid-2-new".into()))),
-        Replacement::Underway
+        ReplacementProgress::Underway
     );
     assert_eq!(
         replaced(&|w| of_record(w, &|r| r.old_claim = Some("c2-new".into()))),
-        Replacement::Underway
+        ReplacementProgress::Underway
     );
     assert_eq!(
         replaced(&|w| w.claim_is("c2-new", true)),
-        Replacement::Underway
+        ReplacementProgress::Underway
     );
     let same_id = |w: &mut World| of_record(w, &|r| r.old_id = Some(MemberId(9)));
-    assert_eq!(replaced(&same_id), Replacement::Underway);
+    assert_eq!(replaced(&same_id), ReplacementProgress::Underway);
     // A sidecar may add the member again under any id.
     let by_pod = |w: &mut World| {
         same_id(w);
         w.input.membership = MembershipBy::Sidecar;
     };
-    assert_eq!(replaced(&by_pod), Replacement::Serves);
+    assert_eq!(replaced(&by_pod), ReplacementProgress::Serves);
 }
 
 #[test]

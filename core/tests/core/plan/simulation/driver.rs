@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use quorumgate_core::plan::{Action, Because, Next, Step, next_step};
 use quorumgate_core::quorum::{
-    Actor, Condition, Disruption, Grace, Kind, Permitted, PodName, Snapshot, TargetPod, Verdict,
+    Actor, Condition, Disruption, Grace, GrantKind, Kind, PodName, Snapshot, TargetPod, Verdict,
     decide, majority,
 };
 
@@ -79,7 +79,7 @@ impl Cluster {
     }
 
     fn grant(&mut self, target: &TargetPod, rollout: bool) {
-        let what = Permitted::Delete {
+        let what = GrantKind::Delete {
             uid: target.uid.clone(),
             rollout,
         };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use quorumgate_core::quorum::{
-    Cause, CauseState, Incarnation, Permitted, PodName, Settlement, settlement,
+    Cause, CauseState, GrantKind, Incarnation, PodName, Settlement, settlement,
 };
 
 use super::member::{Ailment, Phase, Pod};
@@ -142,7 +142,7 @@ impl Cluster {
     }
 
     fn look(&self, cause: &Cause) -> Incarnation {
-        let Permitted::Delete { uid, .. } = &cause.what else {
+        let GrantKind::Delete { uid, .. } = &cause.what else {
             panic!("only deletes are granted here")
         };
         let present = self.members.iter().find(|member| {

@@ -40,14 +40,14 @@ pub(super) enum Outcome<'a> {
 
 /// The present wait and its duration.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(super) struct Pauses {
     /// The reason of the last wait, and since when.
     waiting: Option<(&'static str, Instant)>,
     /// The reason at the last look, and its time.
     looked: Option<(&'static str, Instant)>,
 }
 
-impl Patience {
+impl Pauses {
     /// The time of the next look.
     pub(super) fn after(
         &mut self,
@@ -103,25 +103,25 @@ mod tests {
     use crate::plan::Progress;
     use crate::telemetry::metrics::Metrics;
 
-    fn after(patience: &mut Patience, outcome: Outcome<'_>, now: Instant) -> Rest {
-        patience.after(outcome, now, &Metrics::new().rollout)
+    fn after(pauses: &mut Pauses, outcome: Outcome<'_>, now: Instant) -> Rest {
+        pauses.after(outcome, now, &Metrics::new().rollout)
     }
 
     #[tokio::test]
     async fn a_step_that_failed_is_tried_again_soon_and_whatever_happens_not_before() {
-        let mut patience = Patience::default();
-        let pause = after(&mut patience, Outcome::Failed, Instant::now());
+        let mut pauses = Pauses::default();
+        let pause = after(&mut pauses, Outcome::Failed, Instant::now());
         assert_eq!(pause, Rest::NotBefore(AFTER_FAILURE));
         assert!(AFTER_FAILURE < RESYNC);
     }
 
     /// The pauses after looks with these waits. The numbers are seconds after the first look.
     fn pauses(waits: &[(WaitingOn, u64)]) -> Vec<Rest> {
-        let mut patience = Patience::default();
+        let mut pauses = Pauses::default();
         let start = Instant::now();
         let pause = |(waiting, seconds): &(WaitingOn, u64)| {
             let now = start + Duration::from_secs(*seconds);
-            after(&mut patience, Outcome::Waits(waiting), now)
+            after(&mut pauses, Outcome::Waits(waiting), now)
         };
         waits.iter().map(pause).collect()
     }

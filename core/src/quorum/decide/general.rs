@@ -1,19 +1,19 @@
-//! Rules 5 to 10, which depend on the request, on the ledger and on the cluster as a whole, not on
-//! the member.
+//! Rules 5 to 10, which look at the request, at the ledger and at the cluster as a whole, before
+//! voters are counted.
 
-use super::request::Request;
+use super::case::Case;
 use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::process::ProcessState;
 use crate::quorum::trust::Trust;
-use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
+use crate::quorum::verdict::{Allowance, Basis, Reason, Verdict, Waiver};
 
 /// Rule 5: a forced delete of a pod that may still run on an unreachable node is refused. The
 /// StatefulSet would start a second pod beside it.
 ///
 /// The rest of rule 2 is answered here too: a terminating pod may go at once if it cannot run on.
-pub(super) fn rule_5_at_most_once(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
     let pod = case.snapshot.pod(case.target());
     at_most_once(pod, &case.snapshot.circumstances, case.disruption)
 }
@@ -41,7 +41,7 @@ pub(super) fn at_most_once(
         }
     }
     (pod.is_some_and(is_terminating) && shortens_grace(disruption))
-        .then_some(Verdict::Allow(Permission::Waived(Waiver::Terminating)))
+        .then_some(Verdict::Allow(Allowance::Waived(Waiver::Terminating)))
 }
 
 fn is_terminating(pod: &Pod) -> bool {
@@ -49,7 +49,7 @@ fn is_terminating(pod: &Pod) -> bool {
 }
 
 /// Rule 6: a valid override passes. It never serves the gate's own steps.
-pub(super) fn rule_6_override(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_6_override(case: &Case<'_>) -> Option<Verdict> {
     by_override(&case.snapshot.circumstances, case.disruption.actor)
 }
 
@@ -59,20 +59,20 @@ pub(in crate::quorum) fn by_override(
     actor: Actor,
 ) -> Option<Verdict> {
     (circumstances.valid_override.is_some() && actor != Actor::Gate)
-        .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
+        .then_some(Verdict::Allow(Allowance::Grant(Basis::Override)))
 }
 
 /// Rule 7: a pod that is proven not to be a member passes.
-pub(super) fn rule_7_not_a_member(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
     case.snapshot
         .not_members
         .contains(case.target())
-        .then_some(Verdict::Allow(Permission::Grant(Basis::NotAMember)))
+        .then_some(Verdict::Allow(Allowance::Grant(Basis::NotAMember)))
 }
 
 /// A restart in place is refused without judging the members. Nobody knows when the kubelet will
 /// act, so no grant would last until then.
-pub(super) fn restart_in_place(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
     match case.disruption.kind {
         Kind::Restart(by) => Some(Verdict::Deny(Reason::RestartByDelete(by))),
         Kind::Delete
@@ -80,14 +80,15 @@ pub(super) fn restart_in_place(case: &Request<'_>) -> Option<Verdict> {
         | Kind::RolloutStep
         | Kind::RolloutEviction
         | Kind::Defragment
-        | Kind::Replace => None,
+        | Kind::Replace
+        | Kind::Remove => None,
     }
 }
 
 /// A pod whose ordinal its StatefulSet does not keep would not be created again, and its claim may
 /// go with it. The StatefulSet was made anew with fewer replicas, or scaled while the gate was not
 /// asked. Its member leaves etcd first, or somebody announces the scale-in.
-pub(super) fn outside_ordinals(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn outside_ordinals(case: &Case<'_>) -> Option<Verdict> {
     let outside = case.snapshot.circumstances.outside_ordinals.as_ref()?;
     case.disruption.kind.ends_the_pod().then(|| {
         Verdict::Deny(Reason::OutsideOrdinals {
@@ -99,7 +100,7 @@ pub(super) fn outside_ordinals(case: &Request<'_>) -> Option<Verdict> {
 
 /// While the template has `--force-new-cluster`, every pod that is made of it leaves the others. It
 /// keeps the cluster id, so both halves take writes. No member of several goes, dead or alive.
-pub(super) fn forces_new_cluster(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn forces_new_cluster(case: &Case<'_>) -> Option<Verdict> {
     let ends_the_pod = case.disruption.kind.ends_the_pod();
     let leaves_others = case.snapshot.circumstances.forces_new_cluster && case.voters > 1;
     (ends_the_pod && leaves_others).then_some(Verdict::Deny(Reason::ForcesNewCluster))
@@ -111,7 +112,7 @@ pub(super) fn forces_new_cluster(case: &Request<'_>) -> Option<Verdict> {
 /// Anybody can write a cluster id into the status of a budget. The claim is therefore ignored if
 /// every member of the cluster has a pod of this StatefulSet: no other budget can guard one of
 /// them.
-pub(super) fn rule_8_shared_cluster(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;
     if case.snapshot.has_all_members_here() {
         return None;
@@ -121,7 +122,7 @@ pub(super) fn rule_8_shared_cluster(case: &Request<'_>) -> Option<Verdict> {
 
 /// While data is lost and nobody has accepted that, no member goes: whatever the members still have
 /// may be the last of it.
-pub(super) fn lost_data(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn lost_data(case: &Case<'_>) -> Option<Verdict> {
     let lost = case.snapshot.went_back?;
     Some(Verdict::Wait(Reason::DataLost(lost)))
 }
@@ -129,7 +130,7 @@ pub(super) fn lost_data(case: &Request<'_>) -> Option<Verdict> {
 /// A member that began without its data under its old id may have voted for one that lacked writes
 /// which it had acknowledged. Whatever emptied it may empty the next one too. So until it is
 /// replaced, or somebody accepts that, only its replacement and members that are dead for good go.
-pub(super) fn refilled_member(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn refilled_member(case: &Case<'_>) -> Option<Verdict> {
     let members = &case.snapshot.refilled;
     let target = case.snapshot.member(case.target());
     let is_refilled = target.is_some_and(|member| members.contains(&member.name));
@@ -145,7 +146,7 @@ pub(super) fn refilled_member(case: &Request<'_>) -> Option<Verdict> {
 }
 
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
-pub(super) fn rule_9_untrusted_ledger(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_9_untrusted_ledger(case: &Case<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {
         Trust::Untrusted { remaining } if case.process() != ProcessState::DeadForGood => {
             Some(Verdict::Wait(Reason::LedgerUntrusted { remaining }))
@@ -157,7 +158,7 @@ pub(super) fn rule_9_untrusted_ledger(case: &Request<'_>) -> Option<Verdict> {
 /// Rule 10: an eviction that the pod's `PodDisruptionBudget` would refuse takes no grant, because a
 /// grant would hold up others for nothing. This rule is asked only after the members' rules have
 /// said yes: their refusal says more.
-pub(super) fn rule_10_disruption_budget(case: &Request<'_>) -> Option<Verdict> {
+pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
     if !case.disruption.kind.is_eviction() {
         return None;
     }

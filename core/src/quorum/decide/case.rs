@@ -15,7 +15,7 @@ use crate::quorum::verdict::{Count, NotServing};
 use crate::quorum::why::Why;
 
 /// A request, with the data that the rules look at.
-pub(super) struct Request<'a> {
+pub(super) struct Case<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) grants: &'a Grants,
     pub(super) disruption: &'a Disruption,
@@ -29,7 +29,7 @@ pub(super) struct Request<'a> {
     pub(super) others: u32,
 }
 
-impl<'a> Request<'a> {
+impl<'a> Case<'a> {
     pub(super) fn new(
         snapshot: &'a Snapshot,
         grants: &'a Grants,
@@ -207,6 +207,11 @@ impl<'a> Request<'a> {
 
     pub(super) fn majority(&self) -> u32 {
         majority(self.voters)
+    }
+
+    /// The number of members that have to serve without the target.
+    pub(super) fn needed(&self) -> u32 {
+        self.snapshot.needed(self.voters)
     }
 }
 
