@@ -90,6 +90,39 @@ pub enum Membership {
     Owner,
 }
 
+/// The recovery from a permanent loss of quorum: the one under way, which has no end yet, or the
+/// latest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecoveryStatus {
+    /// Name of the pod of the member that starts alone.
+    pub member: String,
+    /// Member id in etcd, hexadecimal.
+    #[serde(rename = "memberID")]
+    pub member_id: String,
+    /// UID of the pod that is to go.
+    #[serde(rename = "podUID")]
+    pub pod_uid: String,
+    /// How far it is.
+    pub phase: RecoveryPhase,
+    /// When the permission was given.
+    pub start_time: Time,
+    /// When all members were back. Absent while the recovery is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_time: Option<Time>,
+}
+
+/// How far a recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RecoveryPhase {
+    /// The member is to start alone, with `--force-new-cluster`. The pods of all others wait.
+    Alone,
+    /// The member has started alone, and is to start once more, without the setting.
+    Again,
+    /// The member serves, and the others join it.
+    Rejoining,
+}
+
 /// The replacement of a member: the one under way, which has no end yet, or the latest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -52,14 +52,15 @@ pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec
 pub use container::{ON_THE_WAY, container_trouble, idle_containers, last_end};
 pub use crds::{crds_yaml, etcd_members_crd_yaml};
 pub use data_protection::{
-    DataProtectionSpec, EphemeralData, Membership, ReplaceMode, ReplacementStatus,
+    DataProtectionSpec, EphemeralData, Membership, RecoveryPhase, RecoveryStatus, ReplaceMode,
+    ReplacementStatus,
 };
 pub use defragmentation::{
     Defragmentation, DefragmentationMode, DefragmentationSpec, DefragmentationStatus,
 };
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
-pub use member::{AppliedStatus, DataPlace, MemberRole, MemberStatus};
+pub use member::{AppliedStatus, DataPlace, HeldStatus, MemberRole, MemberStatus};
 pub use override_until::{OverrideState, standing};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};

@@ -55,6 +55,10 @@ pub struct MemberStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AppliedStatus")]
     pub applied: Option<AppliedStatus>,
+    /// The data that the member holds, while quorum is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "HeldStatus")]
+    pub holds: Option<HeldStatus>,
     /// Alarms of etcd against the member: `NOSPACE`, `CORRUPT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
@@ -76,6 +80,19 @@ pub struct AppliedStatus {
     pub restarts: i32,
     /// When it was seen with that index.
     pub time: Time,
+}
+
+/// The data of a member while quorum is lost, by its own word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldStatus {
+    /// Cluster id, hexadecimal.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+    /// Last raft index that it has applied.
+    pub raft_index: i64,
+    /// Revision of its data.
+    pub revision: i64,
 }
 
 /// The place of a member's data.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::data_protection::Membership;
-use super::data_protection::ReplacementStatus;
+use super::data_protection::{RecoveryStatus, ReplacementStatus};
 use super::defragmentation::DefragmentationStatus;
 use super::grant::GrantStatus;
 use super::is_default;
@@ -157,11 +157,16 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
     pub replacements: Vec<ReplacementStatus>,
+    /// The recovery from a loss of quorum that is under way, or the latest. Do not edit: what is
+    /// under way goes on by this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RecoveryStatus")]
+    pub recovery: Option<Box<RecoveryStatus>>,
     /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
     /// `DataIntact`, `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
     /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Enrolled`,
-    /// `Defragmented`, `DataProtected`, `Scaled`, `InitialStateSet`,
-    /// `DataRestorable` and `BackupsRecent`.
+    /// `Defragmented`, `DataProtected`, `Scaled`, `Recovered`, `InitialStateSet`, `DataRestorable`
+    /// and `BackupsRecent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -199,6 +204,7 @@ impl QuorumDisruptionBudgetStatus {
             begins_anew,
             defragmentations,
             replacements,
+            recovery,
             unknown,
             observed_generation: _,
             voters: _,
@@ -236,6 +242,7 @@ impl QuorumDisruptionBudgetStatus {
             begins_anew,
             defragmentations,
             replacements,
+            recovery,
             unknown,
             ..shown
         }
@@ -395,6 +402,8 @@ pub mod condition {
     pub const DATA_PROTECTED: &str = "DataProtected";
     /// True: there are as many members as `spec.members.count` asks for. Absent until that was set.
     pub const SCALED: &str = "Scaled";
+    /// True: all members are back after a loss of quorum that a person ended. Absent until one was.
+    pub const RECOVERED: &str = "Recovered";
     /// True: each member joins the cluster if it starts without data. Absent where the gate does
     /// not set `initial-cluster-state` in new pods.
     pub const INITIAL_STATE_SET: &str = "InitialStateSet";

@@ -180,6 +180,11 @@ pub(crate) enum Command {
     /// A new member joins as a learner, and is promoted once it has caught up. One that leaves is
     /// removed from etcd before its pod goes. Asks for confirmation where members leave.
     Scale(Scale),
+    /// List what each survivor of a lost quorum has, and have the gate start one of them alone.
+    ///
+    /// Without --member-id it changes nothing. The member keeps its data, and the others join it
+    /// with empty volumes. Asks for confirmation.
+    Recover(Recover),
     /// Check the installation and the guarded clusters.
     ///
     /// Checks the clusters of all namespaces, or of --namespace. Each finding is OK, WARN, FAIL, or
@@ -414,6 +419,28 @@ pub(crate) struct Scale {
     /// Number of members.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=9))]
     pub(crate) replicas: u8,
+
+    #[command(flatten)]
+    pub(crate) yes: Yes,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Recover {
+    /// Cluster, by the name of its StatefulSet.
+    #[arg(value_name = "CLUSTER")]
+    pub(crate) name: String,
+
+    /// Id of the member that starts alone, hexadecimal.
+    #[arg(long, value_name = "ID")]
+    pub(crate) member_id: Option<String>,
+
+    /// Snapshot of that member (`etcdctl snapshot save`), which is checked first.
+    #[arg(long, value_name = "FILE", requires = "member_id")]
+    pub(crate) snapshot: Option<std::path::PathBuf>,
+
+    /// Continue without a snapshot.
+    #[arg(long, requires = "member_id", conflicts_with = "snapshot")]
+    pub(crate) without_snapshot: bool,
 
     #[command(flatten)]
     pub(crate) yes: Yes,

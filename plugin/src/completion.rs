@@ -128,6 +128,7 @@ fn command(typed: &[String]) -> Command {
         ("override", "target", Names::Targets),
         ("replace", "member", Names::Members),
         ("scale", "name", Names::Clusters),
+        ("recover", "name", Names::Clusters),
     ] {
         all = all.mut_subcommand(command, |command| completes(command, argument, what));
     }

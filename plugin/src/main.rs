@@ -17,6 +17,7 @@ mod drain;
 mod explain;
 mod man;
 mod overrides;
+mod recover;
 mod remedy;
 mod replace;
 mod report;
@@ -92,6 +93,7 @@ async fn run(cli: Cli) -> Result<End> {
         Command::Override(options) => overrides::run(&connection.open().await?, &options).await,
         Command::Replace(options) => replace::run(&connection.open().await?, &options).await,
         Command::Scale(options) => scale::run(&connection.open().await?, &options).await,
+        Command::Recover(options) => recover::run(&connection.open().await?, &options, paint).await,
         Command::Doctor(options) => doctor::run(&connection.open().await?, &options, paint).await,
         Command::Report(options) => report::run(&connection.open().await?, &options).await,
         Command::Version(options) => version::run(&connection, &options).await,

@@ -107,6 +107,7 @@ fn status(answer: &StatusResponse) -> Option<Status> {
         term: answer.raft_term(),
         raft_index: answer.raft_index(),
         applied_index: answer.raft_applied_index(),
+        revision: size(header.revision()),
         learner: answer.is_learner(),
         alarms: alarms(answer.errors()),
         db_size: size(answer.db_size()),

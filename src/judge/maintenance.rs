@@ -1,5 +1,5 @@
 //! The evaluation of what only the gate itself asks for: the defragmentation of a member, its
-//! replacement, and its removal.
+//! replacement, its removal, and its start alone after a loss of quorum.
 //!
 //! The first two are asked twice: for the grant, which is written together with the record, and
 //! once more right before the call or the removal, which renews the grant. Leadership is moved by
@@ -8,6 +8,7 @@
 use super::decision::{Ground, Refused};
 use super::evaluation::{Evaluable, Evaluation, EvaluationInput, LedgerRead, Stop};
 use super::question::{Maintenance, MaintenanceQuestion, SeenVersions};
+use crate::api::RecoveryStatus;
 use crate::ledger::StatusUpdate;
 use crate::quorum::{
     Actor, Basis, ClusterRef, Disruption, GrantKind, Grants, Kind, PodName, Reason, Snapshot,
@@ -32,7 +33,9 @@ impl Maintenance {
     /// The pod of the member.
     fn member(&self) -> &PodName {
         match self {
-            Self::Defragment { pod, .. } | Self::Remove { pod } => &pod.name,
+            Self::Defragment { pod, .. } | Self::Remove { pod } | Self::Recover { pod, .. } => {
+                &pod.name
+            }
             Self::Replace { member, .. } => member,
         }
     }
@@ -48,6 +51,7 @@ impl Maintenance {
             }
             Self::Replace { begins, .. } => begins.is_none() && leads,
             Self::Remove { .. } => leads,
+            Self::Recover { .. } => false,
         }
     }
 
@@ -59,6 +63,10 @@ impl Maintenance {
             }
             Self::Remove { pod } => {
                 let disruption = Disruption::of_gate(pod.clone(), Kind::Remove);
+                decide(snapshot, grants, &disruption)
+            }
+            Self::Recover { pod, .. } => {
+                let disruption = Disruption::of_gate(pod.clone(), Kind::Recover);
                 decide(snapshot, grants, &disruption)
             }
             Self::Replace { member, .. } => {
@@ -93,6 +101,16 @@ impl Maintenance {
                     rollout: false,
                 },
                 StatusUpdate::default(),
+            ),
+            Self::Recover { pod, record } => (
+                GrantKind::Delete {
+                    uid: pod.uid.clone(),
+                    rollout: false,
+                },
+                StatusUpdate {
+                    recovery: Some(Some(RecoveryStatus::clone(record))),
+                    ..StatusUpdate::default()
+                },
             ),
             Self::Replace { begins, .. } => (
                 GrantKind::Replace,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::decision::Answer;
-use crate::api::{DefragmentationStatus, ReplacementStatus};
+use crate::api::{DefragmentationStatus, RecoveryStatus, ReplacementStatus};
 use crate::ledger::Page;
 use crate::observe::{ClusterView, Intents};
 use crate::quorum::stateful_set::Change;
@@ -144,6 +144,13 @@ pub enum Maintenance {
     Remove {
         /// The pod of the member.
         pod: TargetPod,
+    },
+    /// The member starts alone, after a permanent loss of quorum.
+    Recover {
+        /// The pod of the member.
+        pod: TargetPod,
+        /// How far that is then.
+        record: Box<RecoveryStatus>,
     },
     /// The member is replaced by one with another id.
     Replace {

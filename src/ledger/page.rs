@@ -7,7 +7,7 @@ use super::error::LedgerError;
 use super::wire;
 use crate::api::{
     BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
-    RecordedEtcd, ReplacementStatus,
+    RecordedEtcd, RecoveryPhase, RecoveryStatus, ReplacementStatus,
 };
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, LeaderMove, MemberId, PodName, PodUid, Policy,
@@ -182,6 +182,19 @@ impl Page {
             let permitted = || self.grants.permit_replacement(&PodName::new(&one.member));
             one.completion_time.is_none() && permitted()
         })
+    }
+
+    /// The recovery from a loss of quorum that is under way.
+    pub fn open_recovery(&self) -> Option<&RecoveryStatus> {
+        let recovery = self.status()?.recovery.as_deref()?;
+        recovery.completion_time.is_none().then_some(recovery)
+    }
+
+    /// The pod of the member that starts alone. Those of all others wait meanwhile.
+    pub fn recovering(&self) -> Option<PodName> {
+        let open = self.open_recovery()?;
+        let holds = open.phase != RecoveryPhase::Rejoining;
+        holds.then(|| PodName::new(&open.member))
     }
 
     /// Whether the cluster is known to have worked at some time.

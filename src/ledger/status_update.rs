@@ -9,8 +9,8 @@ use super::page::Page;
 use super::wire;
 use crate::api::{
     AnnouncementStatus, DefragmentationStatus, EtcdDirectories, Membership, OwnerStatus,
-    QuorumDisruptionBudgetStatus, RecordedDelete, RecordedDeletes, ReplacementStatus,
-    ScaleOutStatus, StatefulSetStatus,
+    QuorumDisruptionBudgetStatus, RecordedDelete, RecordedDeletes, RecoveryPhase, RecoveryStatus,
+    ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, LogEnd, MemberId, Ordinal, PodName, Tolerance, Trust,
@@ -55,6 +55,8 @@ pub struct StatusUpdate {
     pub defragmentation: Option<DefragmentationStatus>,
     /// The replacement that begins after this write.
     pub replacement: Option<ReplacementStatus>,
+    /// The recovery from a loss of quorum, or that none is on record any more.
+    pub recovery: Option<Option<RecoveryStatus>>,
     /// The volumes of the members.
     pub volumes: Option<VolumeRecords>,
     /// The end of the cluster's log.
@@ -202,6 +204,7 @@ impl StatusUpdate {
             leader_move,
             defragmentation,
             replacement,
+            recovery,
             volumes,
             log_end,
             announced,
@@ -280,7 +283,24 @@ impl StatusUpdate {
         if trust == Some(Trust::Trusted) {
             wire::write_trust(page.trust_after(&[TrustEvent::Watched]), status);
         }
+        if let Some(recovery) = recovery {
+            write_recovery(recovery, status);
+        }
     }
+}
+
+/// Puts how far a recovery is into a status. With its beginning, what only the other members had is
+/// given up: their votes, the end of the log, and what was being done to them.
+fn write_recovery(recovery: Option<RecoveryStatus>, status: &mut QuorumDisruptionBudgetStatus) {
+    if recovery.as_ref().map(|recovery| recovery.phase) == Some(RecoveryPhase::Alone) {
+        wire::drop_replacements(status);
+        status.expected_members = Some(1);
+        status.scale_out = None;
+        status.log_end = None;
+        status.data_loss = None;
+        status.refills.clear();
+    }
+    status.recovery = recovery.map(Box::new);
 }
 
 /// Puts the numbers that people and planners read into a status.

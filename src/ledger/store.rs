@@ -21,7 +21,7 @@ use super::status_update::StatusUpdate;
 use super::wire;
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
-    RecordedScaleIn, ReplacementStatus, cause_kind,
+    RecordedScaleIn, ReplacementStatus,
 };
 use crate::clock::Clock;
 use crate::lists;
@@ -417,15 +417,8 @@ impl Ledger {
         status.directories = None;
         status.membership = None;
         status.members.clear();
-        // A replacement in the old cluster would go on with a member of the new one, and a
-        // permission for one would keep the pods that have yet to join the new one.
-        status.replacements.clear();
-        for grant in &mut status.grants {
-            grant
-                .causes
-                .retain(|cause| cause.kind != cause_kind::REPLACE);
-        }
-        status.grants.retain(|grant| !grant.causes.is_empty());
+        wire::drop_replacements(&mut status);
+        status.recovery = None;
         status.scale_out = None;
         status.log_end = None;
         status.data_loss = None;

@@ -17,6 +17,18 @@ use crate::quorum::{
 /// must not look as if the field had never been there.
 const SCHEMA: i64 = 3;
 
+/// Drops the replacements, and the permissions for them: one in the old cluster would go on with a
+/// member of the new one, and its permission would keep that member.
+pub(super) fn drop_replacements(status: &mut QuorumDisruptionBudgetStatus) {
+    status.replacements.clear();
+    for grant in &mut status.grants {
+        grant
+            .causes
+            .retain(|cause| cause.kind != cause_kind::REPLACE);
+    }
+    status.grants.retain(|grant| !grant.causes.is_empty());
+}
+
 /// The version of ledgers that name none.
 const FIRST_SCHEMA: i64 = 1;
 

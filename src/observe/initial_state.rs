@@ -15,6 +15,8 @@ const VARIABLE: &str = "ETCD_INITIAL_CLUSTER_STATE";
 const CLUSTER_FLAG: &str = "initial-cluster";
 const CLUSTER_VARIABLE: &str = "ETCD_INITIAL_CLUSTER";
 
+const ALONE_VARIABLE: &str = "ETCD_FORCE_NEW_CLUSTER";
+
 /// The value by which a member joins.
 const JOINING: &str = "existing";
 
@@ -89,6 +91,16 @@ pub fn joining(container: &Container) -> Result<Option<Change>, String> {
 /// The change by which `initial-cluster` says this, if one is needed.
 pub fn joining_those(container: &Container, members: &str) -> Result<Option<Change>, String> {
     setting(container, (CLUSTER_FLAG, CLUSTER_VARIABLE), members)
+}
+
+/// The change by which etcd starts as the only member, with what it has, if one is needed.
+pub fn starting_alone(container: &Container) -> Result<Option<Change>, String> {
+    let settings = Settings::from_container(container);
+    if let Some(file) = settings.file() {
+        return Err(format!("its settings are in a file ({})", file.told_by));
+    }
+    let known = position(container, ALONE_VARIABLE);
+    Ok(of_variable(container, known, ALONE_VARIABLE, "true"))
 }
 
 /// Whether the member finds the others by one of etcd's ways of discovery, which excludes

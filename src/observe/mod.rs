@@ -71,7 +71,9 @@ pub use error::ObserveError;
 pub use etcd_container::EtcdContainer;
 pub use held_data::guarded_since;
 pub use index::{DisruptionBudgetNames, Index};
-pub use initial_state::{Change, InitialState, finds_others_elsewhere, joining, joining_those};
+pub use initial_state::{
+    Change, InitialState, finds_others_elsewhere, joining, joining_those, starting_alone,
+};
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
 pub use look::{ClusterLook, EarlyOr, PodLook};

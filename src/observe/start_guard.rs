@@ -21,7 +21,7 @@ use super::self_joining::joins_by;
 use super::teardown::{kept_ordinals, kept_pods};
 use super::view::ClusterView;
 use super::{belonging, enrolment};
-use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd};
+use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget, RecordedEtcd, RecoveryPhase};
 use crate::ledger::Page;
 use crate::plan::replacement::{
     Guard, MembershipBy, Start, all_are_elsewhere, guard, initial_cluster, may_start,
@@ -145,6 +145,8 @@ pub struct StartGuard {
     /// The members that the new one joins, as `initial-cluster` names them, where etcd expects one
     /// in the pod.
     pub members: Option<String>,
+    /// Whether etcd starts as the only member, with what it has.
+    pub alone: bool,
 }
 
 /// The time that is left for the answer when the question whom a new member joins is given up.
@@ -224,13 +226,16 @@ impl Observer {
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
-        let volume = start_finding(&page, told.is_forced, told.is_late, volume);
+        let volume = start_finding(&page, pod, told.is_forced, told.is_late, volume);
         let start = self.start(&page, set.as_ref(), pod, &volume);
         let is_formed = start.is_formed || !notes.is_empty() && !page.budget().only_warns();
         let guard = guard(&Start { is_formed, ..start });
-        // Where the gate sees to the number of members, the template may name others. The volume of
-        // a member that has yet to start may be on record already.
-        let is_new = page.budget().spec.members.count.is_some() && guard.existing;
+        // Where the gate sees to the number of members, or they join one that started alone, the
+        // template may name others. The volume of a member that has yet to start may be on record
+        // already.
+        let has_others =
+            page.budget().spec.members.count.is_some() || page.open_recovery().is_some();
+        let is_new = has_others && guard.existing;
         Ok(Some(StartGuard {
             members: if is_new {
                 let latest = deadline.checked_sub(FOR_THE_ANSWER).unwrap_or(deadline);
@@ -238,6 +243,7 @@ impl Observer {
             } else {
                 None
             },
+            alone: starts_alone(&page, pod, &volume),
             guard,
             etcd_container: page.etcd_container().map(str::to_owned),
             node,
@@ -347,9 +353,10 @@ impl Observer {
 
 impl ClusterView {
     /// The finding about a pod that waits, with what etcd would make of its data.
-    pub fn start_finding(&self, page: &Page, found: VolumeFinding) -> VolumeFinding {
+    pub fn start_finding(&self, page: &Page, pod: &PodName, found: VolumeFinding) -> VolumeFinding {
         start_finding(
             page,
+            pod,
             self.forces_new_cluster(),
             self.referenced_settings().is_late,
             found,
@@ -359,15 +366,20 @@ impl ClusterView {
 
 /// The finding about a pod by what etcd would make of its data. In a cluster where `is_forced`, it
 /// would make a new one, and the only member of a cluster leaves nobody. What could not be read may
-/// force it too, or name another directory.
+/// force it too, or name another directory. While one member starts alone, the data of the others
+/// is given up for what it has.
 fn start_finding(
     page: &Page,
+    pod: &PodName,
     is_forced: bool,
     is_late: bool,
     found: VolumeFinding,
 ) -> VolumeFinding {
+    let recovering = page.recovering();
     let difference = match page.volume_records().len() {
-        2.. if is_forced => Difference::OwnCluster,
+        _ if recovering.as_ref().is_some_and(|alone| alone != pod) => Difference::GivenUp,
+        // The webhook may see a pod again that it has changed.
+        2.. if is_forced && recovering.is_none() => Difference::OwnCluster,
         1.. if is_late && !matches!(found, VolumeFinding::Wrong { .. }) => Difference::Unseen,
         _ => return found,
     };
@@ -375,6 +387,14 @@ fn start_finding(
         volume: Volume::default(),
         difference,
     }
+}
+
+/// Whether etcd in this pod is to start as the only member, with the data that is on record.
+fn starts_alone(page: &Page, pod: &PodName, volume: &VolumeFinding) -> bool {
+    let open = page.open_recovery();
+    let is_due = open
+        .is_some_and(|open| open.phase == RecoveryPhase::Alone && *open.member == *pod.as_str());
+    is_due && *volume == VolumeFinding::AsRecorded
 }
 
 /// Compares the claim of a pod with what is known of its member's: by the record, or else by what

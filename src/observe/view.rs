@@ -276,6 +276,7 @@ impl ClusterView {
             ledger: self.objects.trust,
             forces_new_cluster: self.forces_new_cluster(),
             outside_ordinals: around.and_then(|(pod, a)| teardown::outside_ordinals(pod, a)),
+            recovering: page.recovering(),
             disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),
@@ -301,6 +302,16 @@ impl ClusterView {
         });
         self.told.is_forced
             || container.is_some_and(|etcd| Settings::from_container(etcd).forces_new_cluster())
+    }
+
+    /// Whether etcd in this pod makes a new cluster of its data whenever it starts.
+    pub fn is_forced(&self, pod: &PodName) -> bool {
+        let spec = self.pod(pod).and_then(|pod| pod.spec.as_ref());
+        let container = spec.and_then(|spec| {
+            let etcd = EtcdContainer::find(spec, self.etcd_container());
+            etcd.certain()
+        });
+        container.is_some_and(|etcd| Settings::from_container(etcd).forces_new_cluster())
     }
 
     fn valid_override(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {

@@ -27,6 +27,7 @@ mod members;
 mod not_guarded;
 mod operation;
 mod operations;
+mod recovery;
 mod redrive;
 mod refills;
 mod replacement;
@@ -121,6 +122,9 @@ fn expect(metrics: &Metrics) {
     }
     for step in plan::scale::Step::VARIANTS {
         metrics.expect_scale_step(step);
+    }
+    for step in plan::recovery::Step::VARIANTS {
+        metrics.expect_recovery_step(step);
     }
 }
 

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use super::defragmentation::Defragmentation;
 use super::operation::{Driven, Driver, OperationContext, Report};
+use super::recovery::Recovery;
 use super::replacement::Replacement;
 use super::rollout::Rollout;
 use super::run::Run;
@@ -15,6 +16,7 @@ use crate::quorum::ClusterRef;
 /// The operations of one cluster.
 #[derive(Default)]
 pub(super) struct Operations {
+    recovery: Driven<Recovery>,
     replacement: Driven<Replacement>,
     rollout: Driven<Rollout>,
     scale: Driven<Scale>,
@@ -24,8 +26,9 @@ pub(super) struct Operations {
 impl Operations {
     /// The operations in the order in which they may take the next step. What restores a member
     /// comes first, what takes a healthy one away comes last.
-    fn in_order(&mut self) -> [&mut dyn Driver; 4] {
+    fn in_order(&mut self) -> [&mut dyn Driver; 5] {
         [
+            &mut self.recovery,
             &mut self.replacement,
             &mut self.rollout,
             &mut self.scale,

@@ -37,6 +37,8 @@ use crate::plan::replacement::{self as plan, CrashLoop, Mode, disarm};
 use crate::quorum::{ClusterRef, Comparison, Condition, GrantKind, PodUid, Role};
 use compare::Comparisons;
 use gather::{Input, gather};
+pub(super) use gather::{claim_facts, member_claims};
+pub(super) use record::time;
 use step::{Step, Wait};
 
 /// The pauses: after a step, while a replacement waits, and after etcd refused to remove a member.
@@ -295,7 +297,7 @@ fn is_worth_a_closer_look(look: &Look) -> bool {
     let is_protected = page.status().is_some_and(|status| {
         find(&status.conditions, condition::DATA_PROTECTED).is_some_and(|c| c.status == "True")
     });
-    let open = page.open_replacement().is_some();
+    let open = page.open_replacement().is_some() || page.open_recovery().is_some();
     let held = view.pods().iter().any(is_held);
     let ill = || {
         let is_ill = |member: &crate::quorum::Member| member.condition != Condition::Serving;

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
 use crate::api::names::{ACCEPT_DATA_LOSS, REPLACE};
 use crate::api::{
-    AppliedStatus, DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way,
-    condition,
+    AppliedStatus, DataPlace, HeldStatus, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus,
+    Scheme, Way, condition,
 };
 use crate::ledger::{read_log_end, write_tolerance};
 use crate::observe::{InitialState, name_a_user};
@@ -382,6 +382,7 @@ impl ReportFacts<'_> {
                 .pod_name()
                 .and_then(|pod| self.places.get(pod).copied()),
             applied: applied.or_else(recorded),
+            holds: self.holds(member),
             alarms: member.alarms.iter().map(ToString::to_string).collect(),
             client_urls: if member.pod_name().is_some() {
                 Vec::new()
@@ -389,6 +390,23 @@ impl ReportFacts<'_> {
                 self.client_urls(member)
             },
         }
+    }
+
+    /// The data of a member that answers without a leader: nothing is written then, so it stays.
+    fn holds(&self, member: &Member) -> Option<HeldStatus> {
+        let is_lost = member.leaderless && !self.snapshot.proves_quorum();
+        let id = member.id.filter(|_| is_lost)?;
+        let answers = self
+            .round
+            .probes
+            .iter()
+            .filter_map(|p| p.status.as_ref().ok());
+        let mut own = answers.filter(|status| status.member_id == id);
+        own.next().map(|status| HeldStatus {
+            cluster_id: status.cluster_id.to_string(),
+            raft_index: i64::try_from(status.applied_index).unwrap_or(i64::MAX),
+            revision: i64::try_from(status.revision).unwrap_or(i64::MAX),
+        })
     }
 
     /// The client URLs of a member without a pod, from the lists of members that answered.
@@ -737,10 +755,11 @@ pub(super) fn urgency(
 }
 
 /// The conditions of operations, whose words name the step that comes next.
-const OF_OPERATIONS: [&str; 3] = [
+const OF_OPERATIONS: [&str; 4] = [
     condition::DATA_PROTECTED,
     condition::DEFRAGMENTED,
     condition::SCALED,
+    condition::RECOVERED,
 ];
 
 /// Whether an operation writes this condition.

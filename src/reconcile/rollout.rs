@@ -40,6 +40,7 @@ use crate::strategy::ON_DELETE;
 use absences::Absences;
 use attention::Attention;
 use desired::Watched;
+pub(super) use desired::management;
 use pauses::{LATER, Outcome, Pauses, SOON};
 use report::RolloutReport;
 pub(super) use report::announce;

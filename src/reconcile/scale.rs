@@ -25,6 +25,7 @@ use super::run::Run;
 use crate::api::{QuorumDisruptionBudget, condition};
 use crate::causes::causes;
 use crate::judge::Maintenance;
+use crate::ledger::Page;
 use crate::observe::{
     controlled_by, finds_others_elsewhere, first_ordinal, joining, joining_those, labels_enrol,
     membership,
@@ -83,6 +84,13 @@ pub(super) fn wanted(look: &Look) -> Option<Range<u32>> {
     // A member that joins has no pod before the replicas grow, and nothing would make one.
     let count = count.min(look.snapshot.replicas);
     Some(first..first.saturating_add(count))
+}
+
+/// The pod of the member that is being replaced, or that others join after a loss of quorum.
+fn replacing(page: &Page) -> Option<PodName> {
+    let replaced = page.open_replacement().map(|open| &open.member);
+    let recovered = page.open_recovery().map(|open| &open.member);
+    replaced.or(recovered).map(PodName::new)
 }
 
 /// Whether the StatefulSet has the label without which the gate's account may not scale it.
@@ -157,10 +165,7 @@ impl Operation for Scale {
             cannot_join,
             first,
             rolling_out: rolls_out(budget, Some(set)),
-            replacing: look
-                .page
-                .open_replacement()
-                .map(|open| PodName::new(&*open.member)),
+            replacing: replacing(&look.page),
             handover: handover(run, look, stays),
             list,
             versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
@@ -301,7 +306,7 @@ impl Scale {
 }
 
 /// The reason why new pods cannot be told whom they join.
-fn cannot_join(look: &Look) -> Option<String> {
+pub(super) fn cannot_join(look: &Look) -> Option<String> {
     let etcd = match template_etcd(look)? {
         Ok(etcd) => etcd,
         Err(because) => return Some(because),

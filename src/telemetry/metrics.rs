@@ -147,6 +147,7 @@ pub struct Metrics {
     duties_broken: Family<DutyLabel, Counter>,
     replacement_steps: Family<StepLabel, Counter>,
     scale_steps: Family<StepLabel, Counter>,
+    recovery_steps: Family<StepLabel, Counter>,
     grants_unused: Family<ClusterLabel, Counter>,
     log_lines_dropped: Counter,
     log_lines_left_out: Counter,
@@ -195,6 +196,7 @@ impl Metrics {
             duties_broken: Family::default(),
             replacement_steps: Family::default(),
             scale_steps: Family::default(),
+            recovery_steps: Family::default(),
             grants_unused: Family::default(),
             log_lines_dropped: Counter::default(),
             log_lines_left_out: Counter::default(),
@@ -302,6 +304,11 @@ impl Metrics {
             self.scale_steps.clone(),
         );
         registry.register(
+            "recovery_steps",
+            "Steps by which a lost quorum was recovered, by what was done",
+            self.recovery_steps.clone(),
+        );
+        registry.register(
             "grants_unused",
             "Permissions to delete a member that ended without a delete, by cluster",
             self.grants_unused.clone(),
@@ -364,6 +371,11 @@ impl Metrics {
     /// Shows a step of a change of the number of members at zero that was not made yet.
     pub fn expect_scale_step(&self, step: &'static str) {
         drop(self.scale_steps.get_or_create(&StepLabel { step }));
+    }
+
+    /// Shows a step of a recovery at zero that was not made yet.
+    pub fn expect_recovery_step(&self, step: &'static str) {
+        drop(self.recovery_steps.get_or_create(&StepLabel { step }));
     }
 
     /// Counts a request that was refused before it was judged.
@@ -470,6 +482,11 @@ impl Metrics {
     /// Counts a step of a change of the number of members.
     pub fn scale_step(&self, step: &'static str) {
         self.scale_steps.get_or_create(&StepLabel { step }).inc();
+    }
+
+    /// Counts a step of the recovery of a lost quorum.
+    pub fn recovery_step(&self, step: &'static str) {
+        self.recovery_steps.get_or_create(&StepLabel { step }).inc();
     }
 
     /// Sets the function that returns the number of lines the log has dropped since the process

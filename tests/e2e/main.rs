@@ -45,6 +45,7 @@ mod plugin;
 mod privilege;
 mod quorum_lost;
 mod reachable;
+mod recovery;
 mod rejected;
 mod relabelled;
 mod replacement;

@@ -151,6 +151,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::BACKUPS_RECENT,
         condition::DATA_RESTORABLE,
         condition::SCALED,
+        condition::RECOVERED,
     ];
     let mut asked = BTreeSet::new();
     for alert in alerts() {

@@ -172,6 +172,10 @@ const WHEN: &[(&str, &str)] = &[
         "scale_steps",
         "Which step of a change of the number of members is tried again and again.",
     ),
+    (
+        "recovery_steps",
+        "How far the recovery of a lost quorum is, and which step is tried again and again.",
+    ),
 ];
 
 const HEAD: &str = "# Metrics
@@ -338,6 +342,7 @@ fn shown() -> Metrics {
     metrics.feature("a", true);
     metrics.reachability.peer("a", true);
     metrics.scale_step("a");
+    metrics.recovery_step("a");
     metrics.rollout.step("a", "a");
     metrics.rollout.waited("a", Duration::ZERO);
     metrics.clusters.leads(true);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::plan::{WaitingOn, defragmentation, replacement, scale};
+use quorumgate::plan::{WaitingOn, defragmentation, recovery, replacement, scale};
 use quorumgate::quorum::Reason;
 use serde_json::{Value, json};
 use strum::VariantNames as _;
@@ -209,6 +209,15 @@ fn every_condition_and_each_of_its_reasons_is_told() {
         let (reasons, _) = reasons.split_once("fn rest(").unwrap_or((reasons, ""));
         known.extend(camel_case_literals(reasons));
     }
+    known.extend(
+        recovery::Refusal::VARIANTS
+            .iter()
+            .map(|&slug| slug.to_owned()),
+    );
+    let told_of_recoveries = read("src/reconcile/recovery.rs");
+    let (_, reasons) = told_of_recoveries.split_once("fn report(").unwrap();
+    let (reasons, _) = reasons.split_once("fn rest(").unwrap();
+    known.extend(camel_case_literals(reasons));
     let told_of_backups = read("src/reconcile/backups.rs");
     let (_, reasons) = told_of_backups.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));

@@ -1,6 +1,6 @@
 //! The next steps of the gate: rollouts, and in modules of their own defragmentations
-//! ([`defragmentation`]), the replacement of members ([`replacement`]) and their number
-//! ([`scale`]).
+//! ([`defragmentation`]), the replacement of members ([`replacement`]), their number ([`scale`])
+//! and the recovery of a lost quorum ([`recovery`]).
 //!
 //! The order of a rollout: [`next_step`] reads a snapshot, the open grants and the wishes for the
 //! rollout, and returns the next step or the reason to wait. It keeps no state: after every step
@@ -23,6 +23,7 @@ mod non_serving;
 mod ordinal_state;
 mod permission;
 mod preflight;
+pub mod recovery;
 pub mod replacement;
 mod rolling_update;
 mod rollout_state;

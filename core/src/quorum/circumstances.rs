@@ -1,7 +1,7 @@
 //! The facts about a cluster's Kubernetes objects that are judged before any member (rules 1 to
 //! 10).
 
-use super::id::ClusterRef;
+use super::id::{ClusterRef, PodName};
 use super::intent::Intent;
 use super::trust::Trust;
 
@@ -23,6 +23,8 @@ pub struct Circumstances {
     pub forces_new_cluster: bool,
     /// Whether the StatefulSet keeps no pod for the target's ordinal, and nobody announced that.
     pub outside_ordinals: Option<OutsideOrdinals>,
+    /// The pod of the member that starts alone, after a permanent loss of quorum.
+    pub recovering: Option<PodName>,
     /// The answer that the pod's `PodDisruptionBudget`s would give to an eviction now (rule 10).
     pub disruption_budget: EvictionBudget,
 }
@@ -38,6 +40,7 @@ impl Circumstances {
             ledger: Trust::Trusted,
             forces_new_cluster: false,
             outside_ordinals: None,
+            recovering: None,
             disruption_budget: EvictionBudget::Permits,
         }
     }

@@ -207,6 +207,7 @@ pub fn decide_with_terminating_claim(
             | Basis::CostsNothing
             | Basis::Repair
             | Basis::Proceed
+            | Basis::Recovery
             | Basis::SingleMember
             | Basis::TwoMembers
             | Basis::Majority { .. }

@@ -57,6 +57,8 @@ pub enum Kind {
     Replace,
     /// The member is removed from etcd for good, and its pod goes.
     Remove,
+    /// The member starts again as the only one of its cluster, with what it has.
+    Recover,
     /// An update of the pod in place. The kubelet acts on such an update at a time of its own
     /// choosing.
     Restart(InPlace),

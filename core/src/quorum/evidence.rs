@@ -74,6 +74,8 @@ pub struct Status {
     pub raft_index: u64,
     /// The last raft index that the member has applied. etcd 3.3 and older report 0.
     pub applied_index: u64,
+    /// The revision of the member's data.
+    pub revision: u64,
     /// Whether the member calls itself a learner.
     pub learner: bool,
     /// The alarms that the member knows. An alarm of one member shows on all of them.

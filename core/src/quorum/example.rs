@@ -74,6 +74,7 @@ fn probe(n: u32, list: &[ListedMember]) -> Probe {
             alarms: Vec::new(),
             db_size: 0,
             db_size_in_use: 0,
+            revision: 0,
             db_size_quota: None,
             version: "3.6.16".into(),
         }),

@@ -92,6 +92,8 @@ pub enum Basis {
     },
     /// The member is removed from etcd for good, and every other voter serves.
     Removal,
+    /// A person asked for a recovery: quorum is lost for good, and the member starts alone.
+    Recovery,
     /// The change of the StatefulSet was announced (`quorumgate.io/intent`).
     Intent,
     /// The owner of the StatefulSet itself asks for no members.

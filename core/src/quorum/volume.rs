@@ -142,6 +142,9 @@ pub enum Difference {
     /// The volume may be the member's, and etcd would begin a cluster of its own with it.
     #[display("--force-new-cluster in its settings, by which it would leave the others")]
     OwnCluster,
+    /// The volume may be the member's, while another one starts alone, with what that has.
+    #[display("data that the cluster gives up for that of another member")]
+    GivenUp,
     /// The claim is the same and is bound to a volume that is nobody's.
     #[display("a volume that was never a member's")]
     Foreign,

@@ -244,6 +244,7 @@ impl World {
                 alarms: self.alarms(),
                 db_size: 25_000_000,
                 db_size_in_use: 20_000_000,
+                revision: 0,
                 db_size_quota: None,
                 version: "3.6.16".into(),
             }),

@@ -261,6 +261,7 @@ impl Scene {
             alarms: Vec::new(),
             db_size: 0,
             db_size_in_use: 0,
+            revision: 0,
             db_size_quota: None,
             version: VERSION.into(),
         }

@@ -7,7 +7,8 @@
 //! the pod, `initial-cluster` is set to those that etcd lists. etcd ignores both where there is
 //! data. A pod with another volume than its member had gets a scheduling gate
 //! ([`crate::plan::replacement::guard()`]). One whose data is in a directory of a node is bound to
-//! that node.
+//! that node. The member that a person chose after a loss of quorum starts alone, with
+//! `force-new-cluster`.
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
@@ -27,7 +28,7 @@ use crate::admission::room::Readable;
 use crate::api::names::{ASKED, IDENTITY, SAFE_TO_EVICT};
 use crate::observe::{
     Change, EtcdContainer, Observer, StartGuard, bound_to, giver_of, is_stateful_set, joining,
-    joining_those,
+    joining_those, starting_alone,
 };
 use crate::quorum::{ClusterRef, PodName};
 
@@ -196,7 +197,8 @@ fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
         let mut container = container.clone();
         let those = start.members.as_deref();
         let those = those.map(|members| joining_those(&container, members));
-        for change in [those, Some(joining(&container))] {
+        let alone = start.alone.then(|| starting_alone(&container));
+        for change in [those, alone, Some(joining(&container))] {
             if let Some(Ok(Some(change))) = change {
                 patch.0.extend(joins(&at, &container, change.clone()).0);
                 change.apply(&mut container);
@@ -359,6 +361,7 @@ mod tests {
                 etcd_container: None,
                 node: None,
                 members: members.map(str::to_owned),
+                alone: false,
             };
             json_patch::patch(&mut pod, &guarded(&spec, &guard)).unwrap();
             pod["spec"].take()

@@ -107,6 +107,7 @@ fn probed(learner: bool, read: Result<(), Unanswered>) -> Probe {
         alarms: Vec::new(),
         db_size: 1,
         db_size_in_use: 1,
+        revision: 0,
         db_size_quota: None,
         version: "3.7.3".to_owned(),
     };

@@ -66,6 +66,7 @@ impl Members {
                 alarms: vec![],
                 db_size: 1,
                 db_size_in_use: 1,
+                revision: 0,
                 db_size_quota: None,
                 version: "3.6.16".to_owned(),
             }),

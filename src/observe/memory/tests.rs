@@ -130,6 +130,7 @@ mod learners {
             alarms: Vec::new(),
             db_size: 0,
             db_size_in_use: 0,
+            revision: 0,
             db_size_quota: None,
             version: String::new(),
         };

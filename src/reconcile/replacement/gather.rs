@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use super::record;
 use super::survivors::{survivors, uncreated};
-use crate::api::names;
+use crate::api::{RecoveryPhase, names};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::lists;
 use crate::observe::{ClaimNote, MemberClaim, data_in_pods, finding, is_held, joining, membership};
-use crate::plan::replacement::{ClaimFacts, CrashLoop, MembershipBy, ReplacementInput};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, MembershipBy, Mode, ReplacementInput};
 use crate::quorum::Serving;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
@@ -81,22 +81,9 @@ pub(super) async fn gather(
     let set = view.stateful_set();
     let membership = membership(page.budget(), set);
     let records = page.volume_records();
-    let members = snapshot.members.iter().filter_map(Member::pod_name);
-    let pods: BTreeSet<&PodName> = members
-        .chain(&snapshot.not_members)
-        .chain(records.keys())
-        .chain(snapshot.pods.iter().map(|pod| &pod.name))
-        .collect();
-    let mut claims = BTreeMap::new();
-    for pod in pods {
-        let read = run.observer.member_claim(&page.cluster, view, pod);
-        if let Some(claim) = read.await? {
-            claims.insert(pod.clone(), claim);
-        }
-    }
-    let notes: Vec<ClaimNote> = claims.values().filter_map(|claim| claim.note).collect();
+    let claims = member_claims(run, look).await?;
     let list = confirmed_list(snapshot, round);
-    let claim_facts = claim_facts(run, look, &claims, &notes, list.as_deref());
+    let claim_facts = claim_facts(run, look, &claims, list.as_deref());
     let held = view.pods().iter().filter(|pod| is_held(pod));
     let held: Vec<(PodName, PodUid)> = held
         .filter_map(|pod| {
@@ -112,8 +99,13 @@ pub(super) async fn gather(
     let asked = requested(page);
     let request = asked.and_then(|asked| member_of(asked, look));
     let open = page.open_replacement().map(record::read).transpose()?;
+    let recovering = page.open_recovery().map(|open| open.phase);
     let facts = ReplacementInput {
-        mode: mode(page.budget()),
+        mode: match recovering {
+            Some(RecoveryPhase::Alone | RecoveryPhase::Again) => Mode::Off,
+            Some(RecoveryPhase::Rejoining) => Mode::Rejoining,
+            None => mode(page.budget()),
+        },
         membership,
         replaces_in_pod: data_in_pods(page.budget(), set) == DataInPods::Replace,
         request: request.clone(),
@@ -147,20 +139,53 @@ pub(super) async fn gather(
         bootstraps: run.observer.bootstraps(page.budget(), set),
         uncreated: uncreated(look, &held),
         facts,
+        notes: notes(&claims),
         claims,
-        notes,
         held,
     })
 }
 
+/// Reads the claims of all members, by pod. The error says for people what could not be read.
+pub(in crate::reconcile) async fn member_claims(
+    run: &Run,
+    look: &Look,
+) -> Result<BTreeMap<PodName, MemberClaim>, String> {
+    let Look {
+        page,
+        view,
+        snapshot,
+        ..
+    } = look;
+    let records = page.volume_records();
+    let members = snapshot.members.iter().filter_map(Member::pod_name);
+    let pods: BTreeSet<&PodName> = members
+        .chain(&snapshot.not_members)
+        .chain(records.keys())
+        .chain(snapshot.pods.iter().map(|pod| &pod.name))
+        .collect();
+    let mut claims = BTreeMap::new();
+    for pod in pods {
+        let read = run.observer.member_claim(&page.cluster, view, pod);
+        if let Some(claim) = read.await? {
+            claims.insert(pod.clone(), claim);
+        }
+    }
+    Ok(claims)
+}
+
+/// The notes on these claims.
+fn notes(claims: &BTreeMap<PodName, MemberClaim>) -> Vec<ClaimNote> {
+    claims.values().filter_map(|claim| claim.note).collect()
+}
+
 /// The facts of the claims, by pod.
-fn claim_facts(
+pub(in crate::reconcile) fn claim_facts(
     run: &Run,
     look: &Look,
     claims: &BTreeMap<PodName, MemberClaim>,
-    notes: &[ClaimNote],
     list: Option<&[ListedMember]>,
 ) -> BTreeMap<PodName, ClaimFacts> {
+    let notes = notes(claims);
     let Look {
         page,
         view,
@@ -176,9 +201,9 @@ fn claim_facts(
         }
         if recorded.contains_key(pod) {
             let found = volume_finding(&recorded, pod, claim.volume.as_ref());
-            return view.start_finding(page, found);
+            return view.start_finding(page, pod, found);
         }
-        let found = view.start_finding(page, finding(page, pod, Some(claim), notes));
+        let found = view.start_finding(page, pod, finding(page, pod, Some(claim), &notes));
         let seen = (list, snapshot);
         let observer = &run.observer;
         // A member that etcd expects here has lost nothing.

@@ -50,7 +50,7 @@ pub(super) fn renewed(open: &ReplacementStatus, record: &Record) -> ReplacementS
 }
 
 /// A time as the API server keeps it, in whole seconds.
-pub(super) fn time(now: Timestamp) -> Time {
+pub(in crate::reconcile) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 

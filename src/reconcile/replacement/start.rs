@@ -30,7 +30,7 @@ pub(super) fn start(observer: &Observer, look: &Look, input: &Input) -> Option<S
     let begun = begun(look);
     let may_start = |(pod, uid): &&(PodName, PodUid)| {
         let claim = input.claims.get(pod);
-        let found = view.start_finding(page, finding(page, pod, claim, &input.notes));
+        let found = view.start_finding(page, pod, finding(page, pod, claim, &input.notes));
         let seen = (list, snapshot);
         let on_its_own = observer.may_start(page, view, pod, &found, seen, some_serve);
         on_its_own || begun.contains(uid.as_str())

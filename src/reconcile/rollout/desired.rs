@@ -151,7 +151,7 @@ fn generation(set: &StatefulSet) -> Generation {
 }
 
 /// The pod management policy. The API server's default is `OrderedReady`.
-fn management(set: &StatefulSet) -> PodManagement {
+pub(in crate::reconcile) fn management(set: &StatefulSet) -> PodManagement {
     let policy = set
         .spec
         .as_ref()

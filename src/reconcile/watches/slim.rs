@@ -90,8 +90,14 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
     meta.annotations = meta
         .annotations
         .take()
-        .and_then(|mut annotations| annotations.remove_entry(names::DEFRAGMENT))
-        .map(|asked| BTreeMap::from([asked]));
+        .map(|mut annotations| {
+            let asked = [names::DEFRAGMENT, names::RECOVER];
+            let asked = asked.into_iter();
+            asked
+                .filter_map(|name| annotations.remove_entry(name))
+                .collect::<BTreeMap<_, _>>()
+        })
+        .filter(|asked| !asked.is_empty());
     if let Some(status) = &mut budget.status {
         status.leader = None;
         status.selector = None;

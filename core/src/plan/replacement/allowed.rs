@@ -3,7 +3,7 @@
 
 use super::super::hindrance::Hindrance;
 use super::super::version::Defect;
-use super::input::ReplacementInput;
+use super::input::{Mode, ReplacementInput};
 use super::membership_by::MembershipBy;
 use super::refusal::Refusal;
 use crate::quorum::{
@@ -32,7 +32,7 @@ pub(super) fn refusal(
     }
     quiet(snapshot, grants, input, target)
         .or_else(|| data(snapshot, input, target))
-        .or_else(|| others(snapshot, grants, target))
+        .or_else(|| others(snapshot, grants, input, target))
         .or_else(|| versions(input))
         .or_else(|| trace(input, target))
         .or_else(|| {
@@ -100,7 +100,12 @@ fn data(snapshot: &Snapshot, input: &ReplacementInput, target: &PodName) -> Opti
 /// All other voters serve, and they make the majority with and without the voter that leaves. Where
 /// etcd does not list the target any more, or lists it as a learner, no voter leaves: a learner
 /// joins those that are there.
-fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refusal> {
+fn others(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    input: &ReplacementInput,
+    target: &PodName,
+) -> Option<Refusal> {
     let voters = snapshot.voters(grants, Some(target));
     // A pod that nobody makes leaves its voter in etcd's list.
     let member = snapshot.member_for(target);
@@ -114,7 +119,7 @@ fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refu
         let listed = members.filter(|member| member.role == Role::Voter).count();
         let listed = u32::try_from(listed).unwrap_or(u32::MAX);
         let replicas = snapshot.replicas;
-        if listed.saturating_add(1) < replicas {
+        if listed.saturating_add(1) < replicas && input.mode != Mode::Rejoining {
             return Some(Refusal::SeveralRemoved { listed, replicas });
         }
         voters.min(listed)

@@ -53,7 +53,7 @@ fn may_begin(
         _ if went_with_its_pod && input.replaces_in_pod => {}
         (Mode::Off, _) => return Err(Refusal::Off),
         (Mode::Manual, None) => return Err(Refusal::NotRequested),
-        (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}
+        (Mode::Manual, Some(_)) | (Mode::Auto | Mode::Rejoining, _) => {}
     }
     if proof == Some(&Proof::CrashLoop) && input.request.is_none() {
         let lasted = snapshot
@@ -123,8 +123,10 @@ fn record(
         Some(ClaimState::Gone) | None => None,
     };
     // A pod that waits for its scheduling gate has never started: it is the new one already, on a
-    // new claim.
-    let is_old = |uid: &PodUid| !input.held_pods.contains(uid);
+    // new claim. After a loss of quorum it may be on the data that is given up, and the next one is
+    // told whom it joins.
+    let all_are_old = input.mode == Mode::Rejoining;
+    let is_old = |uid: &PodUid| all_are_old || !input.held_pods.contains(uid);
     let old_pod = seen.map(|pod| &pod.uid).filter(|uid| is_old(uid));
     Ok(Record {
         member: pod.clone(),

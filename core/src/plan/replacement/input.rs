@@ -22,6 +22,8 @@ pub enum Mode {
     Manual,
     /// Also a member whose data is proven to be lost.
     Auto,
+    /// As `Auto`, after a loss of quorum: all others join a member that started alone.
+    Rejoining,
 }
 
 /// The facts of one look at a cluster, beside its snapshot and its grants.

@@ -4,8 +4,10 @@
 use super::case::Case;
 use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
+use crate::quorum::membership::Membership;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::process::ProcessState;
+use crate::quorum::snapshot::Member;
 use crate::quorum::trust::Trust;
 use crate::quorum::verdict::{Allowance, Basis, Reason, Verdict, Waiver};
 
@@ -81,7 +83,8 @@ pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
         | Kind::RolloutEviction
         | Kind::Defragment
         | Kind::Replace
-        | Kind::Remove => None,
+        | Kind::Remove
+        | Kind::Recover => None,
     }
 }
 
@@ -118,6 +121,32 @@ pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
         return None;
     }
     Some(Verdict::Wait(Reason::SharedCluster { other }))
+}
+
+/// Quorum is lost for good, and a person has named the member that starts alone, with what it has.
+///
+/// Its pod goes twice: for the start alone, and once more so that the next one starts without that
+/// setting. Nobody else serves, so nobody loses the member. The first time it says itself that it
+/// has no leader; that no majority has its data any more is for the planner to find out. Afterwards
+/// it may serve alone, or not at all: one that serves with others has a quorum again. Data that is
+/// known to be lost, or was emptied, is what the person gives up.
+pub(super) fn recovery(case: &Case<'_>) -> Option<Verdict> {
+    let snapshot = case.snapshot;
+    let begins = case.disruption.kind == Kind::Recover;
+    let is_named = snapshot.circumstances.recovering.as_ref() == Some(case.target());
+    let is_trusted = snapshot.circumstances.ledger == Trust::Trusted;
+    let goes_on = is_named && case.is_own_step();
+    if !is_trusted || !(begins || goes_on) {
+        return None;
+    }
+    let is_lost = case.member.is_some_and(|member| member.leaderless);
+    let serves = case.member.is_some_and(Member::serves_quorum);
+    let is_alone = snapshot.membership == Membership::Confirmed { voters: 1 };
+    let takes_no_quorum = is_named && (is_alone || !serves);
+    if case.others == 0 && (is_lost || takes_no_quorum) {
+        return Some(Verdict::Allow(Allowance::Grant(Basis::Recovery)));
+    }
+    begins.then(|| Verdict::Wait(Reason::NoHeadroom(case.count(case.needed()))))
 }
 
 /// While data is lost and nobody has accepted that, no member goes: whatever the members still have

@@ -28,8 +28,8 @@ type Rule = fn(&Case<'_>) -> Option<Verdict>;
 /// Rules 5 to 9, in order, which hold for every member alike. Those without a number refuse
 /// restarts in place, pods that nobody would create again, pods whose successors would leave the
 /// cluster, every pod while data is lost, and those that run while a member serves that was
-/// emptied.
-const BEFORE_MEMBERS: [Rule; 10] = [
+/// emptied. One lets the member go that starts alone after a loss of quorum.
+const BEFORE_MEMBERS: [Rule; 11] = [
     general::rule_5_at_most_once,
     general::rule_6_override,
     general::rule_7_not_a_member,
@@ -37,6 +37,7 @@ const BEFORE_MEMBERS: [Rule; 10] = [
     general::outside_ordinals,
     general::forces_new_cluster,
     general::rule_8_shared_cluster,
+    general::recovery,
     general::lost_data,
     general::refilled_member,
     general::rule_9_untrusted_ledger,

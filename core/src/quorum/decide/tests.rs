@@ -76,7 +76,8 @@ fn ask(kind: Kind, n: u32) -> Disruption {
             | Kind::RolloutEviction
             | Kind::Defragment
             | Kind::Replace
-            | Kind::Remove => Actor::Gate,
+            | Kind::Remove
+            | Kind::Recover => Actor::Gate,
         },
         grace: Grace::Graceful,
         precondition: None,
@@ -588,6 +589,41 @@ fn external_voters_on_record_count_once_while_nobody_gives_a_list() {
     let snapshot = Snapshot::assemble(&o);
     assert_eq!(snapshot.tolerance(&Grants::default()).voters, 5);
     assert!(snapshot.quorum_lost);
+}
+
+#[test]
+fn after_a_loss_of_quorum_the_chosen_member_goes_by_the_gate_alone_and_no_other_does() {
+    let lost = quorum_lost();
+    assert_eq!(verdict(&lost, Kind::Recover, 0), based(Basis::Recovery));
+    assert_waits(&verdict(&healthy(3), Kind::Recover, 0), "NoHeadroom");
+    let mut one_serves = healthy(3);
+    leaderless(&mut one_serves, 0);
+    assert_waits(&verdict(&one_serves, Kind::Recover, 0), "NoHeadroom");
+    let mut doubted = quorum_lost();
+    doubted.circumstances.ledger = Trust::Untrusted { remaining: None };
+    assert_waits(&verdict(&doubted, Kind::Recover, 0), "LedgerUntrusted");
+
+    let mut named = quorum_lost();
+    named.circumstances.recovering = Some("m-0".into());
+    named.expected.voters = 1;
+    let own = |n| Disruption {
+        actor: Actor::Gate,
+        ..ask(Kind::Delete, n)
+    };
+    let by_gate = |o: &Observation, n| judge(o, &Grants::default(), &own(n));
+    assert_eq!(by_gate(&named, 0), based(Basis::Recovery));
+    assert_waits(&verdict(&named, Kind::Delete, 0), "QuorumLost");
+    assert_ne!(by_gate(&named, 1), based(Basis::Recovery));
+    // It does not answer, since it started without a quorum and without the setting.
+    silent(&mut named, 0, Unanswered::Deadline);
+    assert_eq!(by_gate(&named, 0), based(Basis::Recovery));
+    // The others are back after all.
+    let mut back = healthy(3);
+    back.circumstances.recovering = Some("m-0".into());
+    assert_eq!(by_gate(&back, 0), verdict(&back, Kind::Delete, 0));
+    silent(&mut back, 1, Unanswered::Deadline);
+    silent(&mut back, 2, Unanswered::Deadline);
+    assert_waits(&by_gate(&back, 0), "NoHeadroom");
 }
 
 #[test]

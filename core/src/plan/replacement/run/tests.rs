@@ -674,6 +674,33 @@ fn removed_members_come_back_beside_the_only_voter_that_is_left() {
 }
 
 #[test]
+fn after_a_loss_of_quorum_all_others_join_and_what_their_pods_wait_with_goes() {
+    let mut world = World::new(3);
+    world.input.mode = Mode::Rejoining;
+    world.input.request = None;
+    world.input.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
+    world.observation.expected = ExpectedVoters::default();
+    for n in [2, 1] {
+        world.list.pop();
+        world.silence(n);
+    }
+    let held = world.observation.pods[1..]
+        .iter()
+        .map(|pod| pod.uid.clone());
+    world.input.held_pods.extend(held);
+    let Next::Act(Step::Grant { record, .. }) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert!(
+        record.old_pod.is_some(),
+        "the next pod is told whom it joins"
+    );
+    assert!(record.old_claim.is_some(), "its data is given up");
+    assert_eq!(world.step(), "Grant");
+    assert_eq!(world.step(), "AddLearner");
+}
+
+#[test]
 fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
     let mut world = World::new(3);
     world.list.pop();

@@ -1,0 +1,403 @@
+//! Recovery from a permanent loss of quorum: one member starts alone, with what it has, and the
+//! others join it with empty volumes.
+//!
+//! The member starts with etcd's `--force-new-cluster`, which keeps its data, its id and the id of
+//! the cluster, and forgets all other members. A process that starts again with that setting
+//! forgets them again. So the pod goes once more before anybody joins. The others then come back as
+//! any member does whose data is lost ([`super::replacement`]).
+//!
+//! [`next`] reads what is there, and the record. A gate that ends between any two steps loses
+//! nothing.
+
+use super::desired::PodManagement;
+use super::hindrance::Hindrance;
+use super::replacement::{ClaimFacts, MembershipBy, Place};
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::{
+    ClaimState, Difference, Grants, Member, MemberId, Ordinal, PodName, PodUid, Role, Snapshot,
+    TargetPod, VolumeFinding, list, majority,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The facts of one look at a cluster, beside its snapshot and its grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveryInput {
+    /// The id of the member that is to start alone, as a person wrote it. `None` where nobody asks.
+    pub request: Option<String>,
+    /// The one who changes etcd's member list.
+    pub membership: MembershipBy,
+    /// Whether refusals are only reported, so that nothing is set in new pods.
+    pub only_warns: bool,
+    /// Whether a new cluster is announced.
+    pub bootstraps: bool,
+    /// The order in which the StatefulSet creates pods.
+    pub management: PodManagement,
+    /// The reason why new pods cannot be told to start alone, or whom they join.
+    pub cannot_start: Option<String>,
+    /// Whether the member's present pod has the setting.
+    pub is_forced: bool,
+    /// etcd's member list, from a voter whose linearizable read passed before. `None` if there is
+    /// no such list.
+    pub list: Option<Vec<ListedMember>>,
+    /// The claims of the members, by pod. A member whose data is not on a claim is absent.
+    pub claims: BTreeMap<PodName, ClaimFacts>,
+    /// The pods that wait for the gate's scheduling gate.
+    pub held_pods: BTreeSet<PodUid>,
+    /// The recovery on record that has not ended.
+    pub record: Option<Record>,
+}
+
+/// The record of a recovery, in the budget's status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The pod of the member that starts alone.
+    pub member: PodName,
+    /// The id of the member.
+    pub id: MemberId,
+    /// The UID of the pod that is to go.
+    pub pod: PodUid,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// How far a recovery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+pub enum Phase {
+    /// The member is to start alone. The pods of all others wait.
+    Alone,
+    /// The member has started alone, and is to start once more, without the setting.
+    Again,
+    /// The member serves, and the others join it.
+    Rejoining,
+}
+
+impl Phase {
+    /// Whether the pods of all others wait.
+    pub fn holds_others(self) -> bool {
+        self != Self::Rejoining
+    }
+}
+
+/// The next thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// No person asks for a recovery.
+    Nothing,
+    /// A recovery is asked for or under way, and nothing can be done now.
+    Wait(Refusal),
+    /// The gate carries out this step. After it everything is observed again.
+    Act(Step),
+}
+
+/// A single effect, which may have happened already. `Display` is a sentence.
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
+pub enum Step {
+    /// Take a grant and write the record in one compare-and-swap. From then on the pods of all
+    /// others wait.
+    #[display("let member {} of {} start alone, with what it has", _0.id, _0.member)]
+    Begin(Record),
+    /// Delete the member's pod. The next one starts with the setting, or without it.
+    #[display("delete {}, so that its member starts anew", _0.name)]
+    DeletePod(TargetPod),
+    /// Take a grant and write that the member has started alone.
+    #[display("start member {} of {} once more, without --force-new-cluster", _0.id, _0.member)]
+    StartAgain(Record),
+    /// Write that the others may join.
+    #[display("member {} of {} serves: let the others join it", _0.id, _0.member)]
+    Rejoin(Record),
+    /// Drop the record: the member serves together with others, before anything was forgotten.
+    #[display("leave {} as it is: it serves together with others", _0.member)]
+    Abandon(Record),
+    /// Write that all have joined.
+    #[display("all members are back")]
+    Finish(Record),
+}
+
+impl Step {
+    /// The stable identifier of the step, for metrics.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+}
+
+/// The reason why nothing can be done now. `Display` is a sentence for people.
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
+pub enum Refusal {
+    /// No member has the id.
+    #[display("no member has the id {_0}")]
+    NoSuchMember(String),
+    /// The budget only warns, so no pod would be kept from starting.
+    #[display("the budget only warns: set spec.enforcement to Enforce first")]
+    OnlyWarns,
+    /// Others change the member list.
+    #[display("the gate does not change the member list of this cluster (status.membership)")]
+    Membership,
+    /// A new cluster is announced, which gives everything up.
+    #[display("a new cluster is announced (quorumgate.io/intent: bootstrap)")]
+    Bootstrap,
+    /// The settings cannot be given to new pods.
+    #[display("new pods cannot be told to start alone, or whom they join: {_0}")]
+    CannotStart(String),
+    /// A pod of this ordinal would not be created again.
+    #[display(
+        "{_0} would not be created again: with podManagementPolicy OrderedReady only the member in the first pod can start alone"
+    )]
+    Ordered(PodName),
+    /// The member does not run, does not answer, or knows a leader.
+    #[display("{_0} has yet to answer that it has no leader")]
+    Silent(PodName),
+    /// The member does not have its data.
+    #[display("{_0} does not have the volume on record")]
+    NoData(PodName),
+    /// A member serves.
+    #[display("quorum is not lost: {_0} serves")]
+    QuorumKept(String),
+    /// A majority may come back.
+    #[display(
+        "a majority may come back: besides {member} these have their data, or may have it: {}. A majority is {needed} of {voters}. \
+         Bring them back, or give up the data of those that cannot come back: delete their claims and their pods",
+        list(others)
+    )]
+    MayReturn {
+        /// The member that is to start alone.
+        member: PodName,
+        /// The others that have their data, or may have it.
+        others: Vec<String>,
+        /// The number that makes a majority.
+        needed: u32,
+        /// The number of voters.
+        voters: u32,
+    },
+    /// The pod is on its way.
+    #[display("{_0} starts")]
+    Starting(PodName),
+    /// The others join.
+    #[display("{voters} of {replicas} members are back; {} joins", waiting_for(*replicas, *voters))]
+    Rejoining {
+        /// The number of voters that etcd lists.
+        voters: u32,
+        /// The number of replicas.
+        replicas: u32,
+    },
+    /// The same as holds back other work.
+    #[display("{_0}")]
+    Hindered(Hindrance),
+}
+
+fn waiting_for(replicas: u32, voters: u32) -> &'static str {
+    if replicas.saturating_sub(voters) > 1 {
+        "one after another"
+    } else {
+        "the last one"
+    }
+}
+
+impl Refusal {
+    /// The stable identifier of the reason, for status.
+    pub fn slug(&self) -> &'static str {
+        if let Self::Hindered(hindrance) = self {
+            return hindrance.slug();
+        }
+        self.into()
+    }
+}
+
+/// The next step of a recovery.
+pub fn next(snapshot: &Snapshot, grants: &Grants, input: &RecoveryInput) -> Next {
+    let step = match (&input.record, &input.request) {
+        (None, None) => return Next::Nothing,
+        (None, Some(asked)) => may_begin(snapshot, grants, input, asked).map(Step::Begin),
+        (Some(record), _) => match record.phase {
+            Phase::Alone => alone(snapshot, input, record),
+            Phase::Again => again(snapshot, input, record),
+            Phase::Rejoining => rejoining(snapshot, input, record),
+        },
+    };
+    step.map_or_else(Next::Wait, Next::Act)
+}
+
+/// The record with which a recovery begins.
+fn may_begin(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    input: &RecoveryInput,
+    asked: &str,
+) -> Result<Record, Refusal> {
+    let unknown = || Refusal::NoSuchMember(asked.to_owned());
+    let id: MemberId = asked.parse().map_err(|_| unknown())?;
+    let member = snapshot.members.iter().find(|member| member.id == Some(id));
+    let member = member.ok_or_else(unknown)?;
+    let name = member.pod_name().cloned().ok_or_else(unknown)?;
+    if input.membership != MembershipBy::Gate {
+        return Err(Refusal::Membership);
+    }
+    if input.only_warns {
+        return Err(Refusal::OnlyWarns);
+    }
+    if input.bootstraps {
+        return Err(Refusal::Bootstrap);
+    }
+    if let Some(hindrance) = Hindrance::of_evidence(snapshot) {
+        return Err(Refusal::Hindered(hindrance));
+    }
+    if let Some(because) = &input.cannot_start {
+        return Err(Refusal::CannotStart(because.clone()));
+    }
+    let is_ordered = input.management == PodManagement::OrderedReady;
+    if is_ordered && Ordinal::from_pod(&name) != Some(Ordinal(snapshot.first_ordinal)) {
+        return Err(Refusal::Ordered(name));
+    }
+    let pod = member.pod.as_ref().filter(|pod| !pod.terminating);
+    let mut all = snapshot.members.iter();
+    if let Some(kept) = all.find(|other| other.serves_quorum()) {
+        return Err(Refusal::QuorumKept(kept.name.clone()));
+    }
+    let pod = pod.filter(|_| member.leaderless && member.role == Role::Voter);
+    let Some(pod) = pod else {
+        return Err(Refusal::Silent(name));
+    };
+    let claim = input.claims.get(&name);
+    // What is in the pod goes with it.
+    let is_kept = |claim: &ClaimFacts| !claim.lost && claim.place != Place::Pod;
+    let has_data = claim.is_some_and(|c| is_kept(c) && c.volume == VolumeFinding::AsRecorded);
+    if !has_data {
+        return Err(Refusal::NoData(name));
+    }
+    let voters = snapshot.voters(grants, None);
+    let needed = majority(voters);
+    let others = others_with_data(snapshot, input, id, voters);
+    if others.len() + 1 >= usize::try_from(needed).unwrap_or(usize::MAX) {
+        return Err(Refusal::MayReturn {
+            member: name,
+            others,
+            needed,
+            voters,
+        });
+    }
+    Ok(Record {
+        member: name,
+        id,
+        pod: pod.uid.clone(),
+        phase: Phase::Alone,
+    })
+}
+
+/// The other voters that have their data, or may have it. A voter that nobody has seen counts.
+fn others_with_data(
+    snapshot: &Snapshot,
+    input: &RecoveryInput,
+    id: MemberId,
+    voters: u32,
+) -> Vec<String> {
+    let all = || snapshot.members.iter().filter(|m| m.role == Role::Voter);
+    let others = all().filter(|member| member.id != Some(id));
+    let with_data = others.filter(|member| !is_without_data(member, snapshot, input));
+    let mut named: Vec<String> = with_data.map(|member| member.name.clone()).collect();
+    let unseen = usize::try_from(voters).unwrap_or(usize::MAX);
+    named.extend((all().count()..unseen).map(|_| "a member that was not seen".to_owned()));
+    named
+}
+
+/// Whether the member's data is proven to be lost, and nothing runs in its place. Its pod waits, or
+/// there is none.
+fn is_without_data(member: &Member, snapshot: &Snapshot, input: &RecoveryInput) -> bool {
+    let Some(name) = member.pod_name() else {
+        return false;
+    };
+    let is_lost = input.claims.get(name).is_some_and(|claim| {
+        let is_new = matches!(
+            &claim.volume,
+            VolumeFinding::Wrong {
+                difference: Difference::NewClaim | Difference::NewPod | Difference::Foreign,
+                ..
+            }
+        );
+        claim.lost || claim.state == ClaimState::Gone || is_new
+    });
+    let pod = snapshot.pod(name);
+    let waits = pod.is_none_or(|pod| input.held_pods.contains(&pod.uid));
+    is_lost && waits
+}
+
+/// The member is to start alone.
+fn alone(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
+    let pod = present(snapshot, record)?;
+    if is_alone(snapshot, input, record) {
+        return Ok(Step::StartAgain(Record {
+            pod: pod.uid,
+            phase: Phase::Again,
+            ..record.clone()
+        }));
+    }
+    if let Some(abandoned) = serves_with_others(snapshot, input, record) {
+        return Ok(abandoned);
+    }
+    // One that was created while the gate was down has no setting.
+    if pod.uid == record.pod || !input.is_forced {
+        return Ok(Step::DeletePod(pod));
+    }
+    Err(Refusal::Starting(record.member.clone()))
+}
+
+/// The end of a recovery that found a quorum: the member serves, and etcd lists others.
+fn serves_with_others(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Option<Step> {
+    let voters = input.list.iter().flatten().filter(|listed| !listed.learner);
+    let serves = snapshot
+        .member(&record.member)
+        .is_some_and(Member::serves_quorum);
+    (serves && voters.count() > 1).then(|| Step::Abandon(record.clone()))
+}
+
+/// The member has started alone, and is to start without the setting.
+fn again(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
+    let pod = present(snapshot, record)?;
+    if pod.uid == record.pod || input.is_forced {
+        return Ok(Step::DeletePod(pod));
+    }
+    if is_alone(snapshot, input, record) {
+        return Ok(Step::Rejoin(Record {
+            pod: pod.uid,
+            phase: Phase::Rejoining,
+            ..record.clone()
+        }));
+    }
+    Err(Refusal::Starting(record.member.clone()))
+}
+
+/// The others join.
+fn rejoining(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
+    let list = input.list.as_deref().unwrap_or_default();
+    let voters = list.iter().filter(|listed| !listed.learner).count();
+    let voters = u32::try_from(voters).unwrap_or(u32::MAX);
+    let replicas = snapshot.replicas;
+    if voters >= replicas && list.iter().all(|listed| !listed.learner) {
+        return Ok(Step::Finish(record.clone()));
+    }
+    Err(Refusal::Rejoining { voters, replicas })
+}
+
+/// The member's pod, unless that is on its way.
+fn present(snapshot: &Snapshot, record: &Record) -> Result<TargetPod, Refusal> {
+    let pod = snapshot.pod(&record.member).filter(|pod| !pod.terminating);
+    let pod = pod.ok_or_else(|| Refusal::Starting(record.member.clone()))?;
+    Ok(TargetPod {
+        name: pod.name.clone(),
+        uid: pod.uid.clone(),
+    })
+}
+
+/// Whether the member serves, as the only one that etcd lists.
+fn is_alone(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> bool {
+    let list = input.list.iter().flatten();
+    let is_only = list.map(|listed| listed.id).eq([record.id]);
+    let member = snapshot.member(&record.member);
+    is_only && member.is_some_and(Member::serves_quorum)
+}
+
+#[cfg(test)]
+mod tests;
