@@ -112,7 +112,11 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
             } else {
                 SIZES[0]
             };
-            Operation::Scale(cluster, size.members)
+            if chance.bool() {
+                Operation::Scale(cluster, size.members)
+            } else {
+                Operation::AskForMembers(cluster, size.members)
+            }
         }
     }
 }

@@ -166,6 +166,12 @@ pub(super) async fn set_mode(stage: &Stage, etcd: &EtcdCluster, mode: &str) -> R
     .await
 }
 
+/// Sets the number of members that the gate sees to.
+pub(super) async fn set_count(stage: &Stage, etcd: &EtcdCluster, count: Option<u32>) -> Result<()> {
+    let change = json!({"spec": {"members": {"count": count}}});
+    patch(stage, etcd, &change).await
+}
+
 async fn patch(stage: &Stage, etcd: &EtcdCluster, change: &Value) -> Result<()> {
     let (budgets, params) = (stage.world.budgets(), PatchParams::default());
     let change = Patch::Merge(change);

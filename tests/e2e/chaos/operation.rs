@@ -35,6 +35,7 @@ pub(super) enum Operation {
     Relabel(usize, String, Lost, Afterwards),
     Hang(usize, usize, String, Hang),
     Scale(usize, u32),
+    AskForMembers(usize, u32),
     LoseVolume(usize, String),
     Swap(usize, [String; 2], Duration),
     Estrange(usize, String, Duration),
@@ -94,6 +95,7 @@ impl Operation {
             self,
             Self::DrainUntilDone(_)
                 | Self::Scale(..)
+                | Self::AskForMembers(..)
                 | Self::LoseVolume(..)
                 | Self::Swap(..)
                 | Self::Estrange(..)
@@ -138,6 +140,7 @@ impl Operation {
                 hung::during_a_rollout(stage, cluster, &member, hang).await
             }
             Self::Scale(cluster, members) => sizes::reach(stage, cluster, members).await,
+            Self::AskForMembers(cluster, members) => sizes::ask_for(stage, cluster, members).await,
             Self::LoseVolume(cluster, member) => data::lose(stage, cluster, &member).await,
             Self::Swap(cluster, [one, other], length) => {
                 data::swap(stage, cluster, [&one, &other], length).await

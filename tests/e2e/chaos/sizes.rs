@@ -1,10 +1,12 @@
-//! Clusters that grow and shrink as an operator makes them. A member joins as a learner and is
-//! promoted before the next one is added. A member is removed from etcd before its pod goes.
+//! Clusters that grow and shrink as an operator makes them, or as the gate does. A member joins as
+//! a learner and is promoted before the next one is added. A member is removed from etcd before its
+//! pod goes.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::DeleteParams;
 use quorumgate_testbed::etcd_cluster::Member;
@@ -36,14 +38,20 @@ pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result
     reached
 }
 
+/// Asks the gate for this number of members, and deletes the claims of earlier ones that it names.
+pub(super) async fn ask_for(stage: &Stage, cluster: usize, members: u32) -> Result<()> {
+    let cluster = stage.cluster(cluster)?;
+    let _turn = cluster.size.lock().await;
+    data::set_count(stage, &cluster.etcd, Some(members)).await?;
+    let change = Change::new(stage, cluster, members);
+    let what = format!("{} has {members} members", cluster.etcd.name());
+    let reached = eventually(DONE, what, || change.is_made()).await;
+    data::set_count(stage, &cluster.etcd, None).await?;
+    reached
+}
+
 async fn go(stage: &Stage, cluster: &Cluster, members: u32) -> Result<()> {
-    let mut change = Change {
-        stage,
-        cluster,
-        members,
-        told: None,
-        joining: None,
-    };
+    let mut change = Change::new(stage, cluster, members);
     let begun = Instant::now();
     loop {
         match change.step().await {
@@ -66,7 +74,46 @@ struct Change<'a> {
     joining: Option<(u64, Instant)>,
 }
 
-impl Change<'_> {
+impl<'a> Change<'a> {
+    fn new(stage: &'a Stage, cluster: &'a Cluster, members: u32) -> Self {
+        Self {
+            stage,
+            cluster,
+            members,
+            told: None,
+            joining: None,
+        }
+    }
+
+    /// Whether the gate has made the change. A claim that holds it up is deleted.
+    async fn is_made(&self) -> Result<()> {
+        let etcd = &self.cluster.etcd;
+        let list = etcd.members().await?;
+        let voters = list.iter().filter(|member| !member.is_learner).count();
+        let replicas = u32::try_from(etcd.replicas().await?)?;
+        let is_made = list.len() == voters && u32::try_from(voters)? == self.members;
+        if is_made && replicas == self.members {
+            return Ok(());
+        }
+        let said = self.scaled().await?;
+        if said.as_ref().is_some_and(|said| said.reason == "ClaimLeft") {
+            self.forget(&self.pod(replicas)).await?;
+        }
+        bail!(
+            "{voters} voters of {}, {replicas} replicas: {said:?}",
+            list.len()
+        )
+    }
+
+    /// The word of the gate on the number of members.
+    async fn scaled(&self) -> Result<Option<Condition>> {
+        let budgets = self.stage.world.budgets();
+        let budget = budgets.get(self.cluster.etcd.name()).await?;
+        let conditions = budget.status.map(|status| status.conditions);
+        let mut conditions = conditions.unwrap_or_default().into_iter();
+        Ok(conditions.find(|condition| condition.type_ == "Scaled"))
+    }
+
     /// Takes the next step. Returns whether none was left.
     async fn step(&mut self) -> Result<bool> {
         let etcd = &self.cluster.etcd;
