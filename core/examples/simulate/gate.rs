@@ -24,6 +24,7 @@ pub(crate) struct Gate {
     grants: Grants,
     healthy: Observation,
     names: Vec<PodName>,
+    soak: Duration,
 }
 
 impl Gate {
@@ -37,7 +38,13 @@ impl Gate {
             grants: Grants::default(),
             names: healthy.pods.iter().map(|pod| pod.name.clone()).collect(),
             healthy,
+            soak: Duration::ZERO,
         }
+    }
+
+    /// The same, which lets an updated member serve for so long before the next one goes.
+    pub(crate) fn with_soak(self, soak: Duration) -> Self {
+        Self { soak, ..self }
     }
 
     /// Judges a request, and records a yes.
@@ -69,6 +76,7 @@ impl Gate {
             out_for: out
                 .map(|(name, m)| (name.clone(), Duration::from_millis(world.now - m.since)))
                 .collect(),
+            soak: self.soak,
             ..Desired::by_default()
         };
         let Next::Act(steps) = next_step(&snapshot, &self.grants, &desired) else {
@@ -172,6 +180,8 @@ fn observe_member(
     pod.ready = member.ready;
     pod.etcd_ready = member.ready;
     pod.revision = Some(member.revision.to_string());
+    pod.ready_for =
+        (member.ready && member.takes_part).then(|| Duration::from_millis(now - member.since));
     if member.is_node_unready(now) {
         pod.node = Node::NotReady;
     }

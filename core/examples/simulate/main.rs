@@ -7,6 +7,7 @@
 
 mod gate;
 mod incidents;
+mod late;
 mod policy;
 mod report;
 mod world;
@@ -57,13 +58,26 @@ fn main() -> ExitCode {
         .flat_map(|members| args.slowness.iter().map(|slowness| (*members, *slowness)))
         .map(|size| simulate(size, args.clusters, args.seed))
         .collect();
-    match report::publish(&outcomes, args.clusters, args.seed, args.write) {
+    let fleets = late::CHOICES.map(|choice| fleets(choice, args.seed));
+    match report::publish(&outcomes, &fleets, (args.clusters, args.seed), args.write) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("simulate: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Rolls out an image that fails late, and a good one, to fleets with these settings.
+fn fleets(choice: late::Choice, seed: u64) -> (late::Choice, [late::Outcome; 2]) {
+    let mut all = [late::Outcome::default(); 2];
+    let [bad, good] = &mut all;
+    for fleet in 0..late::FLEETS {
+        let seed = seed.wrapping_mul(1_000_003).wrapping_add(fleet);
+        bad.add(late::bad(choice, seed));
+        good.add(late::good(choice, seed));
+    }
+    (choice, all)
 }
 
 /// Simulates a year of each cluster under each policy, on every processor.

@@ -7,30 +7,45 @@ use anyhow::{Context as _, Result};
 
 use crate::Outcome;
 use crate::incidents::{MINUTE, Ms, SECOND};
+use crate::late;
 use crate::policy::Kind;
 use crate::year::Tally;
 
 /// The lines in docs/evidence.md between which the tables stand.
 const BEGIN: &str =
     "<!-- tables: cargo run --release -p quorumgate-core --example simulate -- --write -->\n";
+const FLEETS: &str = "<!-- fleets: the same command -->\n";
 const END: &str = "<!-- end of tables -->";
 
+/// The text with these tables after the line `begin`.
+fn with_tables(text: &str, begin: &str, tables: &str) -> Result<String> {
+    let (before, rest) = text.split_once(begin).context("no place for tables")?;
+    let (_, after) = rest.split_once(END).context("no end of the tables")?;
+    Ok(format!("{before}{begin}\n{tables}\n{END}{after}"))
+}
+
 /// Prints the tables, and writes them with the picture into the documents.
-pub(crate) fn publish(outcomes: &[Outcome], clusters: u64, seed: u64, write: bool) -> Result<()> {
+pub(crate) fn publish(
+    outcomes: &[Outcome],
+    fleets: &[(late::Choice, [late::Outcome; 2])],
+    (clusters, seed): (u64, u64),
+    write: bool,
+) -> Result<()> {
     let mut tables = format!(
         "{clusters} clusters of each size for a year each, seed {seed}. Times are per cluster and year unless a row says otherwise.\n"
     );
     for outcome in outcomes {
         write!(tables, "\n{}", table(outcome))?;
     }
-    print(&tables);
+    let late = of_fleets(fleets);
+    print(&format!("{tables}\n{late}"));
     if write {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         let page = docs.join("evidence.md");
         let text = std::fs::read_to_string(&page).context("docs/evidence.md")?;
-        let (before, rest) = text.split_once(BEGIN).context("no place for tables")?;
-        let (_, after) = rest.split_once(END).context("no end of the tables")?;
-        std::fs::write(&page, format!("{before}{BEGIN}\n{tables}\n{END}{after}"))?;
+        let text = with_tables(&text, BEGIN, &tables)?;
+        let text = with_tables(&text, FLEETS, &late)?;
+        std::fs::write(&page, text)?;
         std::fs::write(docs.join("simulation.svg"), picture(outcomes))?;
     }
     Ok(())
@@ -71,6 +86,28 @@ fn table(outcome: &Outcome) -> String {
             or_none(format!("{:.1}", each(tally.refused_harmless, tally.years))),
         ];
         let _ = writeln!(table, "| {} |", cells.join(" | "));
+    }
+    table
+}
+
+/// The table of an image that fails late.
+fn of_fleets(fleets: &[(late::Choice, [late::Outcome; 2])]) -> String {
+    let mut table = format!(
+        "{} fleets of {} clusters, of three members each.\n\n| soak, min | rollouts at one time | clusters that lost the majority | minutes without it, all clusters together | a good rollout of the fleet, min |\n|---|---|---|---|---|\n",
+        late::FLEETS,
+        late::CLUSTERS,
+    );
+    for (choice, [bad, good]) in fleets {
+        let fleets = late::FLEETS;
+        let _ = writeln!(
+            table,
+            "| {} | {} | {:.1} | {:.1} | {:.1} |",
+            choice.soak / MINUTE,
+            choice.at_once,
+            each(bad.lost, fleets),
+            each(bad.no_majority, fleets * MINUTE),
+            each(good.took, fleets * MINUTE),
+        );
     }
     table
 }

@@ -38,6 +38,17 @@ pub(crate) enum Pod {
     Terminating { until: Ms },
 }
 
+/// The image of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Image {
+    /// etcd starts and serves.
+    Good,
+    /// etcd does not start.
+    Bad,
+    /// etcd serves for so long, and then ends whenever it is started.
+    FailsAfter { after: Ms },
+}
+
 /// A member and its pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
@@ -48,6 +59,8 @@ pub(crate) struct Member {
     /// The process listens from then on, and serves from then on, but for faults.
     pub(crate) listens_from: Ms,
     serves_from: Ms,
+    /// The image fails then.
+    fails_from: Ms,
     pub(crate) crashed_until: Ms,
     pub(crate) hung_until: Ms,
     pub(crate) cut_until: Ms,
@@ -66,9 +79,9 @@ pub(crate) struct Member {
 pub(crate) struct World {
     pub(crate) now: Ms,
     pub(crate) members: Vec<Member>,
-    /// The revision that pods are created with, and whether its image is bad.
+    /// The revision that pods are created with, and its image.
     pub(crate) revision: u32,
-    bad_revision: bool,
+    image: Image,
     pub(crate) leader: Option<usize>,
     elected_at: Ms,
     elections: u64,
@@ -86,6 +99,7 @@ impl World {
             revision: 0,
             listens_from: 0,
             serves_from: 0,
+            fails_from: NEVER,
             crashed_until: 0,
             hung_until: 0,
             cut_until: 0,
@@ -100,7 +114,7 @@ impl World {
             now: 0,
             members: vec![member; members],
             revision: 0,
-            bad_revision: false,
+            image: Image::Good,
             leader: Some(0),
             elected_at: NEVER,
             elections: 0,
@@ -144,9 +158,20 @@ impl World {
     }
 
     /// Changes the template of the pods.
-    pub(crate) fn set_template(&mut self, bad: bool) {
+    pub(crate) fn set_template(&mut self, image: Image) {
         self.revision += 1;
-        self.bad_revision = bad;
+        self.image = image;
+    }
+
+    /// The image of the present template.
+    pub(crate) fn image(&self) -> Image {
+        self.image
+    }
+
+    /// Whether the image of a member has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| member.crashed_until == NEVER)
     }
 
     /// Deletes a pod. The leader hands over as etcd does when it is told to end.
@@ -183,6 +208,7 @@ impl World {
                 pod,
                 member.listens_from,
                 member.serves_from,
+                member.fails_from,
                 member.crashed_until,
                 member.hung_until,
                 member.cut_until,
@@ -210,7 +236,7 @@ impl World {
             self.of_pod(START, index, 2),
             self.of_pod(CATCH_UP, index, 3),
         );
-        let (revision, bad) = (self.revision, self.bad_revision);
+        let (revision, image) = (self.revision, self.image);
         let Some(member) = self.members.get_mut(index) else {
             return;
         };
@@ -228,10 +254,17 @@ impl World {
                 member.revision = revision;
                 member.listens_from = now + start;
                 member.serves_from = now + start + catch_up;
-                member.crashed_until = if bad { NEVER } else { 0 };
+                member.crashed_until = if image == Image::Bad { NEVER } else { 0 };
+                member.fails_from = match image {
+                    Image::FailsAfter { after } => member.serves_from + after,
+                    Image::Good | Image::Bad => NEVER,
+                };
                 (member.hung_until, member.lost_until) = (0, 0);
             }
             Pod::Absent { .. } | Pod::Here | Pod::Terminating { .. } => {}
+        }
+        if member.fails_from <= now {
+            (member.fails_from, member.crashed_until) = (NEVER, NEVER);
         }
     }
 

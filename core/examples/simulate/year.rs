@@ -2,7 +2,7 @@
 
 use crate::incidents::{HOUR, Incident, MINUTE, Ms, SECOND, YEAR};
 use crate::policy::{By, Kind, Policy};
-use crate::world::{DRAIN_TIMEOUT, NEVER, Pod, World};
+use crate::world::{DRAIN_TIMEOUT, Image, NEVER, Pod, World};
 
 /// The time between two attempts of `kubectl drain`.
 const DRAIN_AGAIN: Ms = 5 * SECOND;
@@ -292,7 +292,8 @@ impl Year<'_> {
 
     fn change_template(&mut self, bad: bool) {
         self.tally.unfinished += u64::from(self.rollout.is_some());
-        self.world.set_template(bad);
+        self.world
+            .set_template(if bad { Image::Bad } else { Image::Good });
         let began = self.world.now;
         self.rollout = (!bad).then_some(began);
         (self.look, self.acted) = (began, began);
