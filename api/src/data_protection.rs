@@ -105,6 +105,9 @@ pub struct RecoveryStatus {
     pub pod_uid: String,
     /// How far it is.
     pub phase: RecoveryPhase,
+    /// Member ids, hexadecimal, whose data is given up. No pod starts with it.
+    #[serde(default, rename = "givenUpIDs", skip_serializing_if = "Vec::is_empty")]
+    pub given_up_ids: Vec<String>,
     /// When the permission was given.
     pub start_time: Time,
     /// When all members were back. Absent while the recovery is under way.

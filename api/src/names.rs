@@ -51,8 +51,8 @@ pub const INTENT_BOOTSTRAP: &str = "bootstrap";
 /// is spent when no member has the id any more.
 pub const REPLACE: &str = "quorumgate.io/replace";
 
-/// Annotation on a budget: the id, hexadecimal, of the member that is to start alone after a
-/// permanent loss of quorum. The request is spent when all members are back.
+/// Annotation on a budget: `ID@TIME`, the id, hexadecimal, of the member that is to start alone
+/// after a permanent loss of quorum, and when somebody asked. It counts for an hour.
 pub const RECOVER: &str = "quorumgate.io/recover";
 
 /// Annotation on a claim, by the gate: the member whose data it has, the cluster, and since when

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use comfy_table::Cell;
+use jiff::Timestamp;
 use quorumgate_api::names::RECOVER;
 use quorumgate_api::{MemberStatus, QuorumDisruptionBudget};
 use serde_json::json;
@@ -36,7 +37,8 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Recover, paint: Paint) -
     }
     let warning = survivors.warning(chosen);
     confirm(&warning, &options.yes)?;
-    annotate::<QuorumDisruptionBudget>(of, name, &json!({ RECOVER: id })).await?;
+    let request = format!("{id}@{}", Timestamp::now());
+    annotate::<QuorumDisruptionBudget>(of, name, &json!({ RECOVER: request })).await?;
     let namespace = &of.namespace;
     print(&format!(
         "Asked the gate to start {} alone. The condition Recovered says how far it is: \
@@ -88,11 +90,8 @@ impl Survivors {
         };
         let found = self.members.iter().find(is_it);
         let found = found.with_context(|| format!("no member has the id {id}"))?;
-        if found.holds.is_none() {
-            bail!(
-                "nobody knows what {} has: quorum is not lost, or it does not answer. See `kubectl quorum status`",
-                found.name
-            );
+        if found.serving {
+            bail!("{} serves, so the quorum is not lost", found.name);
         }
         Ok(found)
     }
@@ -132,7 +131,10 @@ impl Survivors {
     /// The loss to expect with this member, in revisions and in raft entries.
     fn lacks(&self, chosen: &MemberStatus) -> String {
         let Some(holds) = &chosen.holds else {
-            return String::new();
+            return format!(
+                "Nobody knows what {} has, since it does not answer. Up to etcd 3.5 no member does that was started without a quorum.",
+                chosen.name
+            );
         };
         let most = self.best().and_then(|best| best.holds.as_ref());
         let behind = most.map_or(0, |most| most.revision - holds.revision);
@@ -165,7 +167,7 @@ impl Survivors {
         }
         let Some(best) = self.best() else {
             return told
-                + "\nNo member says what it has: quorum is not known to be lost, or nobody answers.\n";
+                + "\nNo member says what it has: quorum is not lost, or nobody answers. Up to etcd 3.5 no member answers that was started without a quorum: choose one by its id, and copy member/snap/db from its volume first.\n";
         };
         let id = best.member_id.as_deref().unwrap_or_default();
         told += &format!(
@@ -273,8 +275,11 @@ mod tests {
         let warning = all.warning(all.with_id("B1").unwrap());
         assert!(warning.contains("etcd-1 lacks 10 revisions"), "{warning}");
         assert!(warning.contains("At least 15 raft entries"), "{warning}");
-        let error = all.with_id("a0").unwrap_err().to_string();
-        assert!(error.contains("nobody knows what etcd-0 has"), "{error}");
+        let warning = all.warning(all.with_id("a0").unwrap());
+        assert!(
+            warning.contains("Nobody knows what etcd-0 has"),
+            "{warning}"
+        );
         let error = all.with_id("ff").unwrap_err().to_string();
         assert!(error.contains("no member has the id ff"), "{error}");
     }

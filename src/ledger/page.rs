@@ -190,6 +190,20 @@ impl Page {
         recovery.completion_time.is_none().then_some(recovery)
     }
 
+    /// Whether the data of the member in this pod is given up for that of another one.
+    pub fn is_given_up(&self, pod: &PodName) -> bool {
+        let Some(open) = self
+            .open_recovery()
+            .filter(|open| *open.member != *pod.as_str())
+        else {
+            return false;
+        };
+        let records = self.volume_records();
+        let id = records.get(pod).map(|record| record.id.to_string());
+        open.phase != RecoveryPhase::Rejoining
+            || id.is_some_and(|id| open.given_up_ids.contains(&id))
+    }
+
     /// The pod of the member that starts alone. Those of all others wait meanwhile.
     pub fn recovering(&self) -> Option<PodName> {
         let open = self.open_recovery()?;

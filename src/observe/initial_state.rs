@@ -100,7 +100,15 @@ pub fn starting_alone(container: &Container) -> Result<Option<Change>, String> {
         return Err(format!("its settings are in a file ({})", file.told_by));
     }
     let known = position(container, ALONE_VARIABLE);
-    Ok(of_variable(container, known, ALONE_VARIABLE, "true"))
+    let change = of_variable(container, known, ALONE_VARIABLE, "true");
+    let mut after = container.clone();
+    if let Some(change) = &change {
+        change.apply(&mut after);
+    }
+    if !Settings::from_container(&after).forces_new_cluster() {
+        return Err("its command line has --force-new-cluster=false".to_owned());
+    }
+    Ok(change)
 }
 
 /// Whether the member finds the others by one of etcd's ways of discovery, which excludes

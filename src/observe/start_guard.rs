@@ -375,11 +375,13 @@ fn start_finding(
     is_late: bool,
     found: VolumeFinding,
 ) -> VolumeFinding {
-    let recovering = page.recovering();
+    let is_old_data = !matches!(found, VolumeFinding::Wrong { .. });
     let difference = match page.volume_records().len() {
-        _ if recovering.as_ref().is_some_and(|alone| alone != pod) => Difference::GivenUp,
+        _ if page.is_given_up(pod) && (is_old_data || page.recovering().is_some()) => {
+            Difference::GivenUp
+        }
         // The webhook may see a pod again that it has changed.
-        2.. if is_forced && recovering.is_none() => Difference::OwnCluster,
+        2.. if is_forced && page.recovering().is_none() => Difference::OwnCluster,
         1.. if is_late && !matches!(found, VolumeFinding::Wrong { .. }) => Difference::Unseen,
         _ => return found,
     };

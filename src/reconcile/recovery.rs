@@ -5,12 +5,14 @@
 //! ([`crate::plan::recovery`]), and looks again. While the others join the member that started
 //! alone, the replacement of members does the work.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
-use super::condition::{self as conditions, ConditionText};
+use super::condition::{self as conditions, ConditionText, find};
 use super::deletion::delete_pod;
 use super::look::{ReconcileError, template_etcd};
 use super::operation::{
@@ -19,14 +21,17 @@ use super::operation::{
 use super::replacement::{claim_facts, member_claims, time};
 use super::rollout::management;
 use super::run::Run;
-use super::scale::cannot_join;
-use crate::api::{QuorumDisruptionBudget, RecoveryPhase, RecoveryStatus, condition, names};
+use super::scale::{cannot_join, wanted};
+use crate::api::{
+    QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecoveryPhase, RecoveryStatus, condition,
+    names,
+};
 use crate::judge::Maintenance;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{is_held, membership, starting_alone};
 use crate::plan::PodManagement;
 use crate::plan::recovery::{Next, Phase, Record, RecoveryInput, Refusal, Step, next};
-use crate::quorum::{ClusterRef, PodName, PodUid, TargetPod, confirmed_list};
+use crate::quorum::{ClusterRef, MemberId, PodName, PodUid, TargetPod, confirmed_list};
 
 /// The pauses: after a step, while the member starts or the others join, and while nothing can
 /// begin.
@@ -63,14 +68,38 @@ pub(super) enum Act {
     Forget,
 }
 
-/// The id that the annotation names, unless the recovery on record that has ended was for it.
-fn requested(budget: &QuorumDisruptionBudget) -> Option<&str> {
-    let asked = budget.annotations().get(names::RECOVER)?.trim();
-    let known = latest(budget);
-    let is_served = known.is_some_and(|known| {
-        known.completion_time.is_some() && known.member_id.eq_ignore_ascii_case(asked)
-    });
-    (!asked.is_empty() && !is_served).then_some(asked)
+/// The time for which a request counts. Clocks may differ by minutes.
+const COUNTS: SignedDuration = SignedDuration::from_hours(1);
+
+/// A request: the member's id, and when somebody asked.
+struct Request<'a> {
+    written: &'a str,
+    id: &'a str,
+    at: Option<Timestamp>,
+}
+
+impl<'a> Request<'a> {
+    /// The request on the budget, unless it was served.
+    fn on(budget: &'a QuorumDisruptionBudget) -> Option<Self> {
+        let written = budget.annotations().get(names::RECOVER)?.trim();
+        let (id, at) = written.split_once('@').unwrap_or((written, ""));
+        let at: Option<Timestamp> = at.parse().ok();
+        let ended = latest(budget).and_then(|known| known.completion_time.as_ref());
+        let is_served = ended.is_some_and(|ended| at.is_none_or(|at| at <= ended.0));
+        let request = Self { written, id, at };
+        (!written.is_empty() && !is_served).then_some(request)
+    }
+
+    fn read(&self, now: Timestamp) -> Result<MemberId, Refusal> {
+        let is_current = |at: Timestamp| now.duration_since(at).abs() <= COUNTS;
+        let written = || self.written.to_owned();
+        if !self.at.is_some_and(is_current) {
+            return Err(Refusal::Expired(written()));
+        }
+        self.id
+            .parse()
+            .map_err(|_| Refusal::NoSuchMember(written()))
+    }
 }
 
 fn latest(budget: &QuorumDisruptionBudget) -> Option<&RecoveryStatus> {
@@ -81,8 +110,10 @@ fn latest(budget: &QuorumDisruptionBudget) -> Option<&RecoveryStatus> {
 fn is_open(budget: &QuorumDisruptionBudget) -> bool {
     let asks = budget.annotations().contains_key(names::RECOVER);
     let known = latest(budget);
-    requested(budget).is_some()
-        || known.is_some_and(|known| known.completion_time.is_none() || !asks)
+    let conditions = budget.status.as_ref().map(|status| &status.conditions);
+    let is_told = conditions.is_some_and(|all| find(all, condition::RECOVERED).is_some());
+    let is_under_way = known.is_some_and(|known| known.completion_time.is_none());
+    is_under_way || Request::on(budget).is_some() || !asks && (known.is_some() || is_told)
 }
 
 impl Operation for Recovery {
@@ -108,7 +139,7 @@ impl Operation for Recovery {
         }
         let record = page.open_recovery().map(read).transpose();
         let record = record.map_err(ReconcileError::Gather)?;
-        let request = requested(budget).map(str::to_owned);
+        let request = Request::on(budget).map(|request| request.read(run.clock.now()));
         if record.is_none() && request.is_none() {
             return Ok(Some(Input::Spent));
         }
@@ -117,8 +148,16 @@ impl Operation for Recovery {
         let list = confirmed_list(&look.snapshot, &look.round);
         let held = view.pods().iter().filter(|pod| is_held(pod));
         let set = view.stateful_set();
+        let answered = look.round.probes.iter();
+        let answered = answered.filter_map(|probe| probe.status.as_ref().ok());
+        let records = page.volume_records();
+        let wanted =
+            wanted(look).map_or(look.snapshot.replicas, |wanted| wanted.end - wanted.start);
         let input = RecoveryInput {
             request,
+            recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
+            versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
+            wanted,
             membership: membership(budget, set),
             only_warns: budget.only_warns(),
             bootstraps: run.observer.bootstraps(budget, set),
@@ -221,7 +260,14 @@ impl Operation for Recovery {
                 ("False", "Failing", text)
             }
             (Plan::Act(steps), None) => match steps.first()? {
-                Act::Forget => return None,
+                Act::Forget => {
+                    let dropped = |status: &mut QuorumDisruptionBudgetStatus| {
+                        status
+                            .conditions
+                            .retain(|c| c.type_ != condition::RECOVERED);
+                    };
+                    return Some(Box::new(dropped));
+                }
                 Act::Plan(Step::Finish(record)) => ("True", "Recovered", ended(record)),
                 Act::Plan(step) => ("False", "Recovering", format!("next: {step}")),
             },
@@ -286,7 +332,17 @@ fn read(status: &RecoveryStatus) -> Result<Record, String> {
 fn written(context: &OperationContext<'_>, record: &Record, has_ended: bool) -> RecoveryStatus {
     let now = time(context.run.clock.now());
     let page: &Page = &context.look.page;
-    let began = page.open_recovery().map(|open| open.start_time.clone());
+    let open = page.open_recovery();
+    let began = open.map(|open| open.start_time.clone());
+    let mut given_up: BTreeSet<String> = open
+        .into_iter()
+        .flat_map(|open| open.given_up_ids.iter().cloned())
+        .collect();
+    if record.phase == Phase::Alone {
+        let records = page.volume_records().into_values();
+        given_up.extend(records.map(|known| known.id.to_string()));
+        given_up.remove(&record.id.to_string());
+    }
     RecoveryStatus {
         member: record.member.to_string(),
         member_id: record.id.to_string(),
@@ -296,6 +352,7 @@ fn written(context: &OperationContext<'_>, record: &Record, has_ended: bool) -> 
             Phase::Again => RecoveryPhase::Again,
             Phase::Rejoining => RecoveryPhase::Rejoining,
         },
+        given_up_ids: given_up.into_iter().collect(),
         start_time: began.unwrap_or_else(|| now.clone()),
         completion_time: has_ended.then_some(now),
     }

@@ -154,7 +154,9 @@ impl Operation for Scale {
         } else {
             (BTreeMap::new(), None)
         };
-        let cannot_join = cannot_join(look).or(on_node);
+        let cannot_join = forgets_others(look)
+            .or_else(|| cannot_join(look))
+            .or(on_node);
         let facts = ScaleInput {
             count,
             membership: membership(budget, Some(set)),
@@ -303,6 +305,16 @@ impl Scale {
         let stay = self.refusals.members_stay(now);
         stay.filter(|_| changes_members)
     }
+}
+
+/// The pod in which etcd forgets whoever has joined whenever it starts.
+fn forgets_others(look: &Look) -> Option<String> {
+    let mut pods = look.snapshot.pods.iter();
+    let forced = pods.find(|pod| look.view.is_forced(&pod.name))?;
+    let name = &forced.name;
+    Some(format!(
+        "etcd in {name} forgets all others whenever it starts (--force-new-cluster)"
+    ))
 }
 
 /// The reason why new pods cannot be told whom they join.

@@ -296,7 +296,13 @@ pub(super) async fn recorded(
         );
     }
     let read = (&read, &held);
-    let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
+    let mut after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, read);
+    if page.open_recovery().is_some() {
+        // By its record a member is known that has yet to join again.
+        for (pod, record) in &records {
+            after.entry(pod.clone()).or_insert_with(|| record.clone());
+        }
+    }
     let mut moved = Vec::new();
     for (pod, record) in &after {
         let before = records.get(pod);

@@ -12,6 +12,7 @@
 use super::desired::PodManagement;
 use super::hindrance::Hindrance;
 use super::replacement::{ClaimFacts, MembershipBy, Place};
+use super::version::{Defect, Version};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
     ClaimState, Difference, Grants, Member, MemberId, Ordinal, PodName, PodUid, Role, Snapshot,
@@ -22,8 +23,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The facts of one look at a cluster, beside its snapshot and its grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveryInput {
-    /// The id of the member that is to start alone, as a person wrote it. `None` where nobody asks.
-    pub request: Option<String>,
+    /// The member that is to start alone, as a person wrote it, or the reason why what was written
+    /// does not count. `None` where nobody asks.
+    pub request: Option<Result<MemberId, Refusal>>,
+    /// The ids on record, by pod. A member that does not answer has the one on record.
+    pub recorded: BTreeMap<PodName, MemberId>,
+    /// The versions that the members report. A member that does not answer is left out.
+    pub versions: Vec<Version>,
+    /// The number of pods that are to have members.
+    pub wanted: u32,
     /// The one who changes etcd's member list.
     pub membership: MembershipBy,
     /// Whether refusals are only reported, so that nothing is set in new pods.
@@ -131,6 +139,11 @@ pub enum Refusal {
     /// No member has the id.
     #[display("no member has the id {_0}")]
     NoSuchMember(String),
+    /// The request is too old, or has no time. Written for one loss, it must not count for another.
+    #[display(
+        "the request {_0} is too old or has no time, and counts for an hour: ask with kubectl quorum recover"
+    )]
+    Expired(String),
     /// The budget only warns, so no pod would be kept from starting.
     #[display("the budget only warns: set spec.enforcement to Enforce first")]
     OnlyWarns,
@@ -177,24 +190,16 @@ pub enum Refusal {
     #[display("{_0} starts")]
     Starting(PodName),
     /// The others join.
-    #[display("{voters} of {replicas} members are back; {} joins", waiting_for(*replicas, *voters))]
+    #[display("{voters} of {wanted} members are back, and the others join one after another")]
     Rejoining {
         /// The number of voters that etcd lists.
         voters: u32,
-        /// The number of replicas.
-        replicas: u32,
+        /// The number of pods that are to have members.
+        wanted: u32,
     },
     /// The same as holds back other work.
     #[display("{_0}")]
     Hindered(Hindrance),
-}
-
-fn waiting_for(replicas: u32, voters: u32) -> &'static str {
-    if replicas.saturating_sub(voters) > 1 {
-        "one after another"
-    } else {
-        "the last one"
-    }
 }
 
 impl Refusal {
@@ -208,17 +213,47 @@ impl Refusal {
 }
 
 /// The next step of a recovery.
+///
+/// A request for another member than the one on record counts where that may begin: the one on
+/// record may be lost as well.
 pub fn next(snapshot: &Snapshot, grants: &Grants, input: &RecoveryInput) -> Next {
-    let step = match (&input.record, &input.request) {
+    let begins = input.request.as_ref().map(|asked| {
+        let id = *asked.as_ref().map_err(Clone::clone)?;
+        may_begin(snapshot, grants, input, id)
+    });
+    let step = match (&input.record, begins) {
         (None, None) => return Next::Nothing,
-        (None, Some(asked)) => may_begin(snapshot, grants, input, asked).map(Step::Begin),
-        (Some(record), _) => match record.phase {
-            Phase::Alone => alone(snapshot, input, record),
-            Phase::Again => again(snapshot, input, record),
-            Phase::Rejoining => rejoining(snapshot, input, record),
-        },
+        (None, Some(begins)) => begins.map(Step::Begin),
+        (Some(open), Some(Ok(other))) if other.id != open.id => Ok(Step::Begin(other)),
+        (Some(open), _) => go_on(snapshot, input, open),
     };
     step.map_or_else(Next::Wait, Next::Act)
+}
+
+fn go_on(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
+    match record.phase {
+        Phase::Alone => alone(snapshot, input, record),
+        Phase::Again => again(snapshot, input, record),
+        Phase::Rejoining => rejoining(input, record),
+    }
+}
+
+/// The reason why no pod would start as it is to, whichever member it is.
+fn obstacle(snapshot: &Snapshot, input: &RecoveryInput) -> Option<Refusal> {
+    if input.membership != MembershipBy::Gate {
+        return Some(Refusal::Membership);
+    }
+    if input.only_warns {
+        return Some(Refusal::OnlyWarns);
+    }
+    if input.bootstraps {
+        return Some(Refusal::Bootstrap);
+    }
+    if snapshot.circumstances.forces_new_cluster {
+        let because = "its template has --force-new-cluster".to_owned();
+        return Some(Refusal::CannotStart(because));
+    }
+    input.cannot_start.clone().map(Refusal::CannotStart)
 }
 
 /// The record with which a recovery begins.
@@ -226,38 +261,35 @@ fn may_begin(
     snapshot: &Snapshot,
     grants: &Grants,
     input: &RecoveryInput,
-    asked: &str,
+    id: MemberId,
 ) -> Result<Record, Refusal> {
-    let unknown = || Refusal::NoSuchMember(asked.to_owned());
-    let id: MemberId = asked.parse().map_err(|_| unknown())?;
-    let member = snapshot.members.iter().find(|member| member.id == Some(id));
-    let member = member.ok_or_else(unknown)?;
+    let unknown = || Refusal::NoSuchMember(id.to_string());
+    let recorded = input.recorded.iter().find(|(_, known)| **known == id);
+    let recorded = recorded.and_then(|(pod, _)| snapshot.member_for(pod));
+    let listed = snapshot.members.iter().find(|member| member.id == Some(id));
+    let member = listed.or(recorded).ok_or_else(unknown)?;
     let name = member.pod_name().cloned().ok_or_else(unknown)?;
-    if input.membership != MembershipBy::Gate {
-        return Err(Refusal::Membership);
-    }
-    if input.only_warns {
-        return Err(Refusal::OnlyWarns);
-    }
-    if input.bootstraps {
-        return Err(Refusal::Bootstrap);
+    if let Some(because) = obstacle(snapshot, input) {
+        return Err(because);
     }
     if let Some(hindrance) = Hindrance::of_evidence(snapshot) {
         return Err(Refusal::Hindered(hindrance));
     }
-    if let Some(because) = &input.cannot_start {
-        return Err(Refusal::CannotStart(because.clone()));
+    let defect = Defect::PROMOTION_NOT_PERSISTED;
+    if let Some(version) = input.versions.iter().find(|v| defect.affects(**v)) {
+        let version = *version;
+        return Err(Refusal::Hindered(Hindrance::Defect { version, defect }));
     }
     let is_ordered = input.management == PodManagement::OrderedReady;
     if is_ordered && Ordinal::from_pod(&name) != Some(Ordinal(snapshot.first_ordinal)) {
         return Err(Refusal::Ordered(name));
     }
-    let pod = member.pod.as_ref().filter(|pod| !pod.terminating);
     let mut all = snapshot.members.iter();
     if let Some(kept) = all.find(|other| other.serves_quorum()) {
         return Err(Refusal::QuorumKept(kept.name.clone()));
     }
-    let pod = pod.filter(|_| member.leaderless && member.role == Role::Voter);
+    let pod = member.pod.as_ref().filter(|pod| !pod.terminating);
+    let pod = pod.filter(|_| member.says_no_leader() && member.role == Role::Voter);
     let Some(pod) = pod else {
         return Err(Refusal::Silent(name));
     };
@@ -270,7 +302,7 @@ fn may_begin(
     }
     let voters = snapshot.voters(grants, None);
     let needed = majority(voters);
-    let others = others_with_data(snapshot, input, id, voters);
+    let others = others_with_data(snapshot, input, &name, voters);
     if others.len() + 1 >= usize::try_from(needed).unwrap_or(usize::MAX) {
         return Err(Refusal::MayReturn {
             member: name,
@@ -291,11 +323,11 @@ fn may_begin(
 fn others_with_data(
     snapshot: &Snapshot,
     input: &RecoveryInput,
-    id: MemberId,
+    chosen: &PodName,
     voters: u32,
 ) -> Vec<String> {
     let all = || snapshot.members.iter().filter(|m| m.role == Role::Voter);
-    let others = all().filter(|member| member.id != Some(id));
+    let others = all().filter(|member| member.pod_name() != Some(chosen));
     let with_data = others.filter(|member| !is_without_data(member, snapshot, input));
     let mut named: Vec<String> = with_data.map(|member| member.name.clone()).collect();
     let unseen = usize::try_from(voters).unwrap_or(usize::MAX);
@@ -337,11 +369,16 @@ fn alone(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<
     if let Some(abandoned) = serves_with_others(snapshot, input, record) {
         return Ok(abandoned);
     }
-    // One that was created while the gate was down has no setting.
-    if pod.uid == record.pod || !input.is_forced {
-        return Ok(Step::DeletePod(pod));
+    if input.held_pods.contains(&pod.uid) {
+        return Err(Refusal::NoData(record.member.clone()));
     }
-    Err(Refusal::Starting(record.member.clone()))
+    // One that was created while the gate was down has no setting.
+    let lacks_setting = pod.uid == record.pod || !input.is_forced;
+    match obstacle(snapshot, input).filter(|_| lacks_setting) {
+        Some(because) => Err(because),
+        None if lacks_setting => Ok(Step::DeletePod(pod)),
+        None => Err(Refusal::Starting(record.member.clone())),
+    }
 }
 
 /// The end of a recovery that found a quorum: the member serves, and etcd lists others.
@@ -350,14 +387,18 @@ fn serves_with_others(snapshot: &Snapshot, input: &RecoveryInput, record: &Recor
     let serves = snapshot
         .member(&record.member)
         .is_some_and(Member::serves_quorum);
-    (serves && voters.count() > 1).then(|| Step::Abandon(record.clone()))
+    let has_a_quorum = serves && voters.count() > 1 && !input.is_forced;
+    has_a_quorum.then(|| Step::Abandon(record.clone()))
 }
 
 /// The member has started alone, and is to start without the setting.
 fn again(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
     let pod = present(snapshot, record)?;
     if pod.uid == record.pod || input.is_forced {
-        return Ok(Step::DeletePod(pod));
+        return match obstacle(snapshot, input) {
+            Some(because) => Err(because),
+            None => Ok(Step::DeletePod(pod)),
+        };
     }
     if is_alone(snapshot, input, record) {
         return Ok(Step::Rejoin(Record {
@@ -370,15 +411,16 @@ fn again(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<
 }
 
 /// The others join.
-fn rejoining(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
-    let list = input.list.as_deref().unwrap_or_default();
+fn rejoining(input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
+    let Some(list) = &input.list else {
+        return Err(Refusal::Starting(record.member.clone()));
+    };
     let voters = list.iter().filter(|listed| !listed.learner).count();
-    let voters = u32::try_from(voters).unwrap_or(u32::MAX);
-    let replicas = snapshot.replicas;
-    if voters >= replicas && list.iter().all(|listed| !listed.learner) {
+    let (voters, wanted) = (u32::try_from(voters).unwrap_or(u32::MAX), input.wanted);
+    if voters >= wanted && wanted > 0 && list.iter().all(|listed| !listed.learner) {
         return Ok(Step::Finish(record.clone()));
     }
-    Err(Refusal::Rejoining { voters, replicas })
+    Err(Refusal::Rejoining { voters, wanted })
 }
 
 /// The member's pod, unless that is on its way.

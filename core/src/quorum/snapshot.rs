@@ -361,6 +361,13 @@ impl Snapshot {
 }
 
 impl Member {
+    /// Whether the member says that it has no leader, or accepts connections and answers nothing: so
+    /// do members up to etcd 3.5 that were started without a quorum.
+    pub fn says_no_leader(&self) -> bool {
+        let is_mute = self.condition == Condition::Unknown(Why::Silent(Unanswered::Mute));
+        self.leaderless || is_mute
+    }
+
     /// See [`Member::pod_name`].
     pub fn pod_name(&self) -> Option<&PodName> {
         self.pod_name.as_ref()

@@ -98,6 +98,8 @@ pub(super) async fn gather(
     let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
     let asked = requested(page);
     let request = asked.and_then(|asked| member_of(asked, look));
+    let recovered = page.open_recovery().map(|open| PodName::new(&open.member));
+    let request = request.filter(|pod| Some(pod) != recovered.as_ref());
     let open = page.open_replacement().map(record::read).transpose()?;
     let recovering = page.open_recovery().map(|open| open.phase);
     let facts = ReplacementInput {

@@ -108,7 +108,7 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
         status.members.retain(|m| m.role == MemberRole::Learner);
         status
             .conditions
-            .retain(|shown| is_unease(shown) || shown.type_ == condition::SCALED);
+            .retain(|shown| is_unease(shown) || IN_CACHE.contains(&shown.type_.as_str()));
         status.conditions.iter_mut().for_each(|c| c.message.clear());
         status.replacements.shrink_to_fit();
         status.members.shrink_to_fit();
@@ -182,6 +182,9 @@ pub(in crate::reconcile) fn shows_unease(status: &QuorumDisruptionBudgetStatus) 
 }
 
 /// Whether a condition shows a state whose duration a rule needs.
+/// The conditions by which an operation knows that it has work.
+const IN_CACHE: [&str; 2] = [condition::SCALED, condition::RECOVERED];
+
 fn is_unease(shown: &Condition) -> bool {
     shown.type_ == condition::QUORUM_HEALTHY && shown.status != "True"
 }

@@ -36,7 +36,10 @@ impl Loss {
         }
         let mut loss = Self {
             input: RecoveryInput {
-                request: Some(id(&observation, 0).to_string()),
+                request: Some(Ok(id(&observation, 0))),
+                recorded: BTreeMap::new(),
+                versions: vec!["3.6.16".parse().unwrap()],
+                wanted: voters,
                 membership: MembershipBy::Gate,
                 only_warns: false,
                 bootstraps: false,
@@ -199,7 +202,15 @@ fn it_ends_when_etcd_lists_as_many_voters_as_there_are_replicas() {
     learning[2].learner = true;
     loss.input.list = Some(learning);
     assert_eq!(loss.waits(), "Rejoining");
-    loss.input.list = Some(all);
+    loss.input.list = Some(all.clone());
+    assert!(matches!(loss.acts(), Step::Finish(_)));
+    // Nobody gives a list, or the cluster sleeps.
+    loss.input.list = None;
+    assert_eq!(loss.waits(), "Starting");
+    (loss.input.list, loss.input.wanted) = (Some(all.clone()), 0);
+    assert_eq!(loss.waits(), "Rejoining");
+    // The budget asks for fewer.
+    (loss.input.list, loss.input.wanted) = (Some(all[..1].to_vec()), 1);
     assert!(matches!(loss.acts(), Step::Finish(_)));
 }
 
@@ -251,8 +262,12 @@ fn nothing_begins_with_a_member_that_cannot_start_alone() {
         change(&mut loss.input);
         loss.waits()
     };
-    assert_eq!(refused(&|i| i.request = Some("it".into())), "NoSuchMember");
-    assert_eq!(refused(&|i| i.request = Some("77".into())), "NoSuchMember");
+    let unknown = |i: &mut RecoveryInput| i.request = Some(Ok(MemberId(77)));
+    assert_eq!(refused(&unknown), "NoSuchMember");
+    let old = |i: &mut RecoveryInput| i.request = Some(Err(Refusal::Expired("a".into())));
+    assert_eq!(refused(&old), "Expired");
+    let defective = |i: &mut RecoveryInput| i.versions = vec!["3.5.19".parse().unwrap()];
+    assert_eq!(refused(&defective), "Defect");
     assert_eq!(refused(&|i| i.only_warns = true), "OnlyWarns");
     assert_eq!(refused(&|i| i.bootstraps = true), "Bootstrap");
     assert_eq!(refused(&|i| i.membership = MembershipBy::Pod), "Membership");
@@ -287,4 +302,62 @@ fn nothing_begins_with_a_member_that_cannot_start_alone() {
         },
         Next::Nothing
     );
+}
+
+/// A member up to etcd 3.5 that was started without a quorum answers nothing.
+#[test]
+fn a_survivor_that_listens_and_never_answers_starts_alone_by_its_id_on_record() {
+    let mut loss = Loss::new(3);
+    let id = id(&loss.observation, 0);
+    let target = loss.observation.round.probes[0].target.clone();
+    loss.observation.round.probes[0] = Probe::unanswered(target, Unanswered::Mute);
+    loss.input.recorded.insert("etcd-0".into(), id);
+    let Step::Begin(record) = loss.acts() else {
+        panic!("{:?}", loss.next());
+    };
+    assert_eq!(record.id, id);
+}
+
+#[test]
+fn while_the_chosen_member_cannot_start_its_pod_is_left_alone_and_another_may_be_chosen() {
+    let mut loss = Loss::new(5);
+    let Step::Begin(record) = loss.acts() else {
+        panic!();
+    };
+    loss.input.record = Some(record);
+    // The setting could not be given to the next pod.
+    let change = |loss: &mut Loss, change: &dyn Fn(&mut RecoveryInput)| {
+        let before = loss.input.clone();
+        change(&mut loss.input);
+        let waits = loss.waits();
+        loss.input = before;
+        waits
+    };
+    assert_eq!(change(&mut loss, &|i| i.bootstraps = true), "Bootstrap");
+    assert_eq!(
+        change(&mut loss, &|i| i.membership = MembershipBy::Owner),
+        "Membership"
+    );
+    assert_eq!(
+        change(&mut loss, &|i| i.cannot_start = Some("a file".into())),
+        "CannotStart"
+    );
+    // It has lost its volume as well, so its next pod waits, and the other survivor is asked for.
+    loss.comes_back_as("empty");
+    loss.loses(0);
+    loss.input.held_pods.insert("empty".into());
+    assert_eq!(loss.waits(), "NoData");
+    let other = PodName::new("etcd-1");
+    loss.input.held_pods.remove(&loss.observation.pods[1].uid);
+    loss.input
+        .claims
+        .insert(other.clone(), claim(here(1), VolumeFinding::AsRecorded));
+    loss.observation.pods[1] = example::healthy("etcd", 5).pods[1].clone();
+    loss.observation.round.probes[1] = example::healthy("etcd", 5).round.probes[1].clone();
+    loss.answers_without_leader(1);
+    loss.input.request = Some(Ok(id(&loss.observation, 1)));
+    let Step::Begin(record) = loss.acts() else {
+        panic!("{:?}", loss.next());
+    };
+    assert_eq!(record.member, other);
 }

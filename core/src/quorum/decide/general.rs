@@ -127,7 +127,7 @@ pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
 ///
 /// Its pod goes twice: for the start alone, and once more so that the next one starts without that
 /// setting. Nobody else serves, so nobody loses the member. The first time it says itself that it
-/// has no leader; that no majority has its data any more is for the planner to find out. Afterwards
+/// has no leader, or is mute as members are that started without a quorum; that no majority has its data any more is for the planner to find out. Afterwards
 /// it may serve alone, or not at all: one that serves with others has a quorum again. Data that is
 /// known to be lost, or was emptied, is what the person gives up.
 pub(super) fn recovery(case: &Case<'_>) -> Option<Verdict> {
@@ -139,7 +139,7 @@ pub(super) fn recovery(case: &Case<'_>) -> Option<Verdict> {
     if !is_trusted || !(begins || goes_on) {
         return None;
     }
-    let is_lost = case.member.is_some_and(|member| member.leaderless);
+    let is_lost = case.member.is_some_and(Member::says_no_leader);
     let serves = case.member.is_some_and(Member::serves_quorum);
     let is_alone = snapshot.membership == Membership::Confirmed { voters: 1 };
     let takes_no_quorum = is_named && (is_alone || !serves);
