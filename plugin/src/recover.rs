@@ -132,7 +132,7 @@ impl Survivors {
     fn lacks(&self, chosen: &MemberStatus) -> String {
         let Some(holds) = &chosen.holds else {
             return format!(
-                "Nobody knows what {} has, since it does not answer. Up to etcd 3.5 no member does that was started without a quorum.",
+                "Nobody knows what {} has, since it does not answer.",
                 chosen.name
             );
         };
@@ -167,7 +167,7 @@ impl Survivors {
         }
         let Some(best) = self.best() else {
             return told
-                + "\nNo member says what it has: quorum is not lost, or nobody answers. Up to etcd 3.5 no member answers that was started without a quorum: choose one by its id, and copy member/snap/db from its volume first.\n";
+                + "\nNo member says what it has: quorum is not lost, or nobody answers. A member that was started without a quorum may answer nothing: choose one by its id, and copy member/snap/db from its volume first.\n";
         };
         let id = best.member_id.as_deref().unwrap_or_default();
         told += &format!(

@@ -361,8 +361,8 @@ impl Snapshot {
 }
 
 impl Member {
-    /// Whether the member says that it has no leader, or accepts connections and answers nothing: so
-    /// do members up to etcd 3.5 that were started without a quorum.
+    /// Whether the member says that it has no leader, or accepts connections and answers nothing.
+    /// So do members that were started without a quorum (etcd 3.7 as well as earlier ones).
     pub fn says_no_leader(&self) -> bool {
         let is_mute = self.condition == Condition::Unknown(Why::Silent(Unanswered::Mute));
         self.leaderless || is_mute

@@ -304,7 +304,7 @@ fn nothing_begins_with_a_member_that_cannot_start_alone() {
     );
 }
 
-/// A member up to etcd 3.5 that was started without a quorum answers nothing.
+/// A member that was started without a quorum may answer nothing.
 #[test]
 fn a_survivor_that_listens_and_never_answers_starts_alone_by_its_id_on_record() {
     let mut loss = Loss::new(3);

@@ -127,9 +127,10 @@ pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
 ///
 /// Its pod goes twice: for the start alone, and once more so that the next one starts without that
 /// setting. Nobody else serves, so nobody loses the member. The first time it says itself that it
-/// has no leader, or is mute as members are that started without a quorum; that no majority has its data any more is for the planner to find out. Afterwards
-/// it may serve alone, or not at all: one that serves with others has a quorum again. Data that is
-/// known to be lost, or was emptied, is what the person gives up.
+/// has no leader, or is mute as members are that started without a quorum. That no majority has its
+/// data any more is for the planner to find out. Afterwards it may serve alone, or not at all: one
+/// that serves with others has a quorum again. Data that is known to be lost, or was emptied, is
+/// what the person gives up.
 pub(super) fn recovery(case: &Case<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
     let begins = case.disruption.kind == Kind::Recover;
