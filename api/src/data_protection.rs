@@ -103,6 +103,8 @@ pub struct RecoveryStatus {
     /// UID of the pod that is to go.
     #[serde(rename = "podUID")]
     pub pod_uid: String,
+    /// Value of the annotation that asked for it.
+    pub request: String,
     /// How far it is.
     pub phase: RecoveryPhase,
     /// Member ids, hexadecimal, whose data is given up. No pod starts with it.

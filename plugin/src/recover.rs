@@ -143,9 +143,22 @@ impl Survivors {
                 "{} lacks {behind} revisions of another survivor. ",
                 chosen.name
             ),
-            _ => format!("No survivor has a higher revision than {}. ", chosen.name),
+            _ => format!(
+                "No survivor that answers has a higher revision than {}. ",
+                chosen.name
+            ),
         };
         let missing = self.reached.map_or(0, |reached| reached - holds.raft_index);
+        let silent = self.members.iter();
+        let silent = silent.filter(|m| m.holds.is_none() && m.name != chosen.name);
+        let silent: Vec<&str> = silent.map(|member| member.name.as_str()).collect();
+        if !silent.is_empty() {
+            let _ = write!(
+                told,
+                "Nobody knows what these have: {}. ",
+                silent.join(", ")
+            );
+        }
         let _ = if missing > 0 {
             write!(
                 told,
@@ -256,7 +269,8 @@ mod tests {
         for part in [
             "--member-id=c2",
             "pod/etcd-2 12379:2379",
-            "No survivor has a higher revision than etcd-2",
+            "No survivor that answers has a higher revision than etcd-2",
+            "Nobody knows what these have: etcd-0",
             "At least 3 raft entries",
         ] {
             assert!(told.contains(part), "{told}");

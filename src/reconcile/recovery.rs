@@ -18,7 +18,7 @@ use super::look::{ReconcileError, template_etcd};
 use super::operation::{
     Applied, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
 };
-use super::replacement::{claim_facts, member_claims, time};
+use super::replacement::{member_claims, time};
 use super::rollout::management;
 use super::run::Run;
 use super::scale::{cannot_join, wanted};
@@ -28,10 +28,13 @@ use crate::api::{
 };
 use crate::judge::Maintenance;
 use crate::ledger::{Page, StatusUpdate};
-use crate::observe::{is_held, membership, starting_alone};
+use crate::observe::{MemberClaim, is_held, membership, starting_alone};
 use crate::plan::PodManagement;
 use crate::plan::recovery::{Next, Phase, Record, RecoveryInput, Refusal, Step, next};
-use crate::quorum::{ClusterRef, MemberId, PodName, PodUid, TargetPod, confirmed_list};
+use crate::plan::replacement::ClaimFacts;
+use crate::quorum::{
+    ClusterRef, MemberId, PodName, PodUid, TargetPod, confirmed_list, volume_finding,
+};
 
 /// The pauses: after a step, while the member starts or the others join, and while nothing can
 /// begin.
@@ -84,8 +87,8 @@ impl<'a> Request<'a> {
         let written = budget.annotations().get(names::RECOVER)?.trim();
         let (id, at) = written.split_once('@').unwrap_or((written, ""));
         let at: Option<Timestamp> = at.parse().ok();
-        let ended = latest(budget).and_then(|known| known.completion_time.as_ref());
-        let is_served = ended.is_some_and(|ended| at.is_none_or(|at| at <= ended.0));
+        let is_served = latest(budget)
+            .is_some_and(|known| known.completion_time.is_some() && known.request == written);
         let request = Self { written, id, at };
         (!written.is_empty() && !is_served).then_some(request)
     }
@@ -107,13 +110,21 @@ fn latest(budget: &QuorumDisruptionBudget) -> Option<&RecoveryStatus> {
 }
 
 /// Whether the budget asks for a recovery, or has one under way, or one to forget.
-fn is_open(budget: &QuorumDisruptionBudget) -> bool {
+fn is_open(budget: &QuorumDisruptionBudget, now: Timestamp) -> bool {
     let asks = budget.annotations().contains_key(names::RECOVER);
     let known = latest(budget);
     let conditions = budget.status.as_ref().map(|status| &status.conditions);
     let is_told = conditions.is_some_and(|all| find(all, condition::RECOVERED).is_some());
     let is_under_way = known.is_some_and(|known| known.completion_time.is_none());
-    is_under_way || Request::on(budget).is_some() || !asks && (known.is_some() || is_told)
+    let is_spent = is_told || known.is_some_and(|known| is_forgotten(known, now));
+    is_under_way || Request::on(budget).is_some() || !asks && is_spent
+}
+
+/// Whether the request of a recovery that has ended counts for nobody any more. Until then it must
+/// not count again, whoever writes it.
+fn is_forgotten(known: &RecoveryStatus, now: Timestamp) -> bool {
+    let ended = known.completion_time.as_ref();
+    ended.is_some_and(|ended| now.duration_since(ended.0) > COUNTS * 2)
 }
 
 impl Operation for Recovery {
@@ -124,7 +135,7 @@ impl Operation for Recovery {
 
     fn is_at_work(&mut self, run: &Run, cluster: &ClusterRef, leads: bool) -> bool {
         let budget = run.watches.budgets.of_cluster(cluster);
-        leads && budget.is_some_and(|budget| is_open(&budget))
+        leads && budget.is_some_and(|budget| is_open(&budget, run.clock.now()))
     }
 
     async fn gather(
@@ -134,7 +145,7 @@ impl Operation for Recovery {
         let (run, look) = (context.run, context.look);
         let (page, view) = (&look.page, &look.view);
         let budget = page.budget();
-        if !is_open(budget) {
+        if !is_open(budget, run.clock.now()) {
             return Ok(None);
         }
         let record = page.open_recovery().map(read).transpose();
@@ -145,6 +156,16 @@ impl Operation for Recovery {
         }
         let claims = member_claims(run, look).boxed().await;
         let claims = claims.map_err(ReconcileError::Gather)?;
+        let volumes = page.recorded_volumes();
+        let facts = |(pod, claim): (&PodName, &MemberClaim)| {
+            let facts = ClaimFacts {
+                state: claim.state.clone(),
+                lost: claim.lost,
+                volume: volume_finding(&volumes, pod, claim.volume.as_ref()),
+                place: claim.place,
+            };
+            (pod.clone(), facts)
+        };
         let list = confirmed_list(&look.snapshot, &look.round);
         let held = view.pods().iter().filter(|pod| is_held(pod));
         let set = view.stateful_set();
@@ -168,7 +189,7 @@ impl Operation for Recovery {
             is_forced: record
                 .as_ref()
                 .is_some_and(|record| view.is_forced(&record.member)),
-            claims: claim_facts(run, look, &claims, list.as_deref()),
+            claims: claims.iter().map(facts).collect(),
             list,
             held_pods: held
                 .filter_map(|pod| Some(PodUid::new(pod.uid()?)))
@@ -219,7 +240,10 @@ impl Operation for Recovery {
         };
         let step = match step {
             Act::Forget => {
-                note(None).await?;
+                let known = latest(page.budget());
+                if known.is_some_and(|known| is_forgotten(known, context.run.clock.now())) {
+                    note(None).await?;
+                }
                 return Ok(Applied::Done);
             }
             Act::Plan(step) => step,
@@ -333,6 +357,13 @@ fn written(context: &OperationContext<'_>, record: &Record, has_ended: bool) -> 
     let now = time(context.run.clock.now());
     let page: &Page = &context.look.page;
     let open = page.open_recovery();
+    let request = Request::on(page.budget()).map(|request| request.written.to_owned());
+    let asked_before = open.map(|open| open.request.clone());
+    let request = if record.phase == Phase::Alone {
+        request.or(asked_before)
+    } else {
+        asked_before
+    };
     let began = open.map(|open| open.start_time.clone());
     let mut given_up: BTreeSet<String> = open
         .into_iter()
@@ -352,6 +383,7 @@ fn written(context: &OperationContext<'_>, record: &Record, has_ended: bool) -> 
             Phase::Again => RecoveryPhase::Again,
             Phase::Rejoining => RecoveryPhase::Rejoining,
         },
+        request: request.unwrap_or_default(),
         given_up_ids: given_up.into_iter().collect(),
         start_time: began.unwrap_or_else(|| now.clone()),
         completion_time: has_ended.then_some(now),

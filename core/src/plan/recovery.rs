@@ -15,8 +15,8 @@ use super::replacement::{ClaimFacts, MembershipBy, Place};
 use super::version::{Defect, Version};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    ClaimState, Difference, Grants, Member, MemberId, Ordinal, PodName, PodUid, Role, Snapshot,
-    TargetPod, VolumeFinding, list, majority,
+    ClaimState, Difference, Grants, Member, MemberId, Membership, Ordinal, PodName, PodUid, Role,
+    Snapshot, TargetPod, VolumeFinding, list, majority,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,8 +116,9 @@ pub enum Step {
     /// Write that the others may join.
     #[display("member {} of {} serves: let the others join it", _0.id, _0.member)]
     Rejoin(Record),
-    /// Drop the record: the member serves together with others, before anything was forgotten.
-    #[display("leave {} as it is: it serves together with others", _0.member)]
+    /// Drop the record, before anything was forgotten: the member serves together with others, or
+    /// nobody asks any more.
+    #[display("leave {} as it is", _0.member)]
     Abandon(Record),
     /// Write that all have joined.
     #[display("all members are back")]
@@ -214,8 +215,8 @@ impl Refusal {
 
 /// The next step of a recovery.
 ///
-/// A request for another member than the one on record counts where that may begin: the one on
-/// record may be lost as well.
+/// A request for another member than the one on record counts only where the data of that one is
+/// lost as well: by itself it is a cluster that takes writes.
 pub fn next(snapshot: &Snapshot, grants: &Grants, input: &RecoveryInput) -> Next {
     let begins = input.request.as_ref().map(|asked| {
         let id = *asked.as_ref().map_err(Clone::clone)?;
@@ -224,7 +225,11 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, input: &RecoveryInput) -> Next
     let step = match (&input.record, begins) {
         (None, None) => return Next::Nothing,
         (None, Some(begins)) => begins.map(Step::Begin),
-        (Some(open), Some(Ok(other))) if other.id != open.id => Ok(Step::Begin(other)),
+        (Some(open), Some(Ok(other)))
+            if other.id != open.id && is_without_data(&open.member, snapshot, input) =>
+        {
+            Ok(Step::Begin(other))
+        }
         (Some(open), _) => go_on(snapshot, input, open),
     };
     step.map_or_else(Next::Wait, Next::Act)
@@ -249,11 +254,14 @@ fn obstacle(snapshot: &Snapshot, input: &RecoveryInput) -> Option<Refusal> {
     if input.bootstraps {
         return Some(Refusal::Bootstrap);
     }
-    if snapshot.circumstances.forces_new_cluster {
-        let because = "its template has --force-new-cluster".to_owned();
-        return Some(Refusal::CannotStart(because));
-    }
-    input.cannot_start.clone().map(Refusal::CannotStart)
+    let by_settings = || input.cannot_start.clone().map(Refusal::CannotStart);
+    forced_by_template(snapshot).or_else(by_settings)
+}
+
+fn forced_by_template(snapshot: &Snapshot) -> Option<Refusal> {
+    let because = "the template has --force-new-cluster".to_owned();
+    let is_forced = snapshot.circumstances.forces_new_cluster;
+    is_forced.then_some(Refusal::CannotStart(because))
 }
 
 /// The record with which a recovery begins.
@@ -289,13 +297,21 @@ fn may_begin(
         return Err(Refusal::QuorumKept(kept.name.clone()));
     }
     let pod = member.pod.as_ref().filter(|pod| !pod.terminating);
-    let pod = pod.filter(|_| member.says_no_leader() && member.role == Role::Voter);
+    // Without a list nobody knows of members elsewhere that are named like pods of lower ordinals.
+    let has_list = snapshot.membership != Membership::Unread || snapshot.first_ordinal == 0;
+    let pod = pod.filter(|_| member.says_no_leader() && member.role == Role::Voter && has_list);
     let Some(pod) = pod else {
         return Err(Refusal::Silent(name));
     };
     let claim = input.claims.get(&name);
-    // What is in the pod goes with it.
-    let is_kept = |claim: &ClaimFacts| !claim.lost && claim.place != Place::Pod;
+    // What is in the pod goes with it, and so does a claim that terminates.
+    let is_kept = |claim: &ClaimFacts| {
+        let stays = match claim.state {
+            ClaimState::Here { terminating, .. } => !terminating,
+            ClaimState::Gone => claim.place == Place::Node,
+        };
+        !claim.lost && stays && claim.place != Place::Pod
+    };
     let has_data = claim.is_some_and(|c| is_kept(c) && c.volume == VolumeFinding::AsRecorded);
     if !has_data {
         return Err(Refusal::NoData(name));
@@ -319,28 +335,31 @@ fn may_begin(
     })
 }
 
-/// The other voters that have their data, or may have it. A voter that nobody has seen counts.
+/// The other voters that have their data, or may have it. A voter that nobody has seen counts,
+/// unless its record shows that its data is lost.
 fn others_with_data(
     snapshot: &Snapshot,
     input: &RecoveryInput,
     chosen: &PodName,
     voters: u32,
 ) -> Vec<String> {
+    let is_lost = |pod: &PodName| is_without_data(pod, snapshot, input);
     let all = || snapshot.members.iter().filter(|m| m.role == Role::Voter);
     let others = all().filter(|member| member.pod_name() != Some(chosen));
-    let with_data = others.filter(|member| !is_without_data(member, snapshot, input));
+    let with_data = others.filter(|member| !member.pod_name().is_some_and(is_lost));
     let mut named: Vec<String> = with_data.map(|member| member.name.clone()).collect();
-    let unseen = usize::try_from(voters).unwrap_or(usize::MAX);
-    named.extend((all().count()..unseen).map(|_| "a member that was not seen".to_owned()));
+    let recorded = input.recorded.keys();
+    let unseen_and_lost = recorded.filter(|pod| snapshot.member_for(pod).is_none() && is_lost(pod));
+    let known = all().count() + unseen_and_lost.count();
+    let voters = usize::try_from(voters).unwrap_or(usize::MAX);
+    named.extend((known..voters).map(|_| "a member that was not seen".to_owned()));
     named
 }
 
-/// Whether the member's data is proven to be lost, and nothing runs in its place. Its pod waits, or
-/// there is none.
-fn is_without_data(member: &Member, snapshot: &Snapshot, input: &RecoveryInput) -> bool {
-    let Some(name) = member.pod_name() else {
-        return false;
-    };
+/// Whether the data of the member in this pod is proven to be lost, and nothing runs in its place:
+/// its pod waits, or there is none. Without a record it may be a member elsewhere that is only named
+/// like a pod.
+fn is_without_data(name: &PodName, snapshot: &Snapshot, input: &RecoveryInput) -> bool {
     let is_lost = input.claims.get(name).is_some_and(|claim| {
         let is_new = matches!(
             &claim.volume,
@@ -353,12 +372,19 @@ fn is_without_data(member: &Member, snapshot: &Snapshot, input: &RecoveryInput) 
     });
     let pod = snapshot.pod(name);
     let waits = pod.is_none_or(|pod| input.held_pods.contains(&pod.uid));
-    is_lost && waits
+    is_lost && waits && input.recorded.contains_key(name)
 }
 
 /// The member is to start alone.
+///
+/// Where the request is withdrawn before anything was changed, or after the member has lost its
+/// data, the record is dropped, and the others may start again.
 fn alone(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
     let pod = present(snapshot, record)?;
+    let is_held = input.held_pods.contains(&pod.uid);
+    if input.request.is_none() && (pod.uid == record.pod || is_held) {
+        return Ok(Step::Abandon(record.clone()));
+    }
     if is_alone(snapshot, input, record) {
         return Ok(Step::StartAgain(Record {
             pod: pod.uid,
@@ -369,7 +395,7 @@ fn alone(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<
     if let Some(abandoned) = serves_with_others(snapshot, input, record) {
         return Ok(abandoned);
     }
-    if input.held_pods.contains(&pod.uid) {
+    if is_held {
         return Err(Refusal::NoData(record.member.clone()));
     }
     // One that was created while the gate was down has no setting.
@@ -391,16 +417,21 @@ fn serves_with_others(snapshot: &Snapshot, input: &RecoveryInput, record: &Recor
     has_a_quorum.then(|| Step::Abandon(record.clone()))
 }
 
-/// The member has started alone, and is to start without the setting.
+/// The member has started alone, and is to start without the setting. Nothing but a template with
+/// that setting holds this up: whenever the process starts again, it forgets who has joined.
 fn again(snapshot: &Snapshot, input: &RecoveryInput, record: &Record) -> Result<Step, Refusal> {
     let pod = present(snapshot, record)?;
     if pod.uid == record.pod || input.is_forced {
-        return match obstacle(snapshot, input) {
+        return match forced_by_template(snapshot) {
             Some(because) => Err(because),
             None => Ok(Step::DeletePod(pod)),
         };
     }
-    if is_alone(snapshot, input, record) {
+    let serves = snapshot
+        .member(&record.member)
+        .is_some_and(Member::serves_quorum);
+    let mut listed = input.list.iter().flatten();
+    if serves && listed.any(|listed| listed.id == record.id) {
         return Ok(Step::Rejoin(Record {
             pod: pod.uid,
             phase: Phase::Rejoining,

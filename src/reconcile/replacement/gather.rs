@@ -181,7 +181,7 @@ fn notes(claims: &BTreeMap<PodName, MemberClaim>) -> Vec<ClaimNote> {
 }
 
 /// The facts of the claims, by pod.
-pub(in crate::reconcile) fn claim_facts(
+fn claim_facts(
     run: &Run,
     look: &Look,
     claims: &BTreeMap<PodName, MemberClaim>,

@@ -191,6 +191,13 @@ pub(super) fn said(look: &Look, input: &Input, next: &Next) -> ConditionText {
             let record = look.page.volume_records().get(pod).map(|record| record.id);
             let id = look.snapshot.member(pod).and_then(|m| m.id).or(record);
             let own = match (because, id) {
+                _ if !look.snapshot.proves_quorum() => {
+                    let cluster = &look.page.cluster;
+                    format!(
+                        " Without a quorum nobody is replaced. If it is lost for good: kubectl quorum recover {} -n {}.",
+                        cluster.name, cluster.namespace
+                    )
+                }
                 (Refusal::NotRequested, Some(id)) => {
                     let cluster = &look.page.cluster;
                     let (namespace, name) = (&cluster.namespace, &cluster.name);

@@ -53,6 +53,10 @@ impl Loss {
             },
             observation,
         };
+        for (n, pod) in (0..).zip(&loss.observation.pods) {
+            let id = id(&loss.observation, n);
+            loss.input.recorded.insert(pod.name.clone(), id);
+        }
         loss.answers_without_leader(0);
         for n in 1..voters {
             loss.loses(n);
@@ -264,6 +268,11 @@ fn nothing_begins_with_a_member_that_cannot_start_alone() {
     };
     let unknown = |i: &mut RecoveryInput| i.request = Some(Ok(MemberId(77)));
     assert_eq!(refused(&unknown), "NoSuchMember");
+    let goes = |i: &mut RecoveryInput| {
+        let own = i.claims.get_mut(&PodName::new("etcd-0")).unwrap();
+        own.state = ClaimState::Gone;
+    };
+    assert_eq!(refused(&goes), "NoData");
     let old = |i: &mut RecoveryInput| i.request = Some(Err(Refusal::Expired("a".into())));
     assert_eq!(refused(&old), "Expired");
     let defective = |i: &mut RecoveryInput| i.versions = vec!["3.5.19".parse().unwrap()];
@@ -311,7 +320,6 @@ fn a_survivor_that_listens_and_never_answers_starts_alone_by_its_id_on_record() 
     let id = id(&loss.observation, 0);
     let target = loss.observation.round.probes[0].target.clone();
     loss.observation.round.probes[0] = Probe::unanswered(target, Unanswered::Mute);
-    loss.input.recorded.insert("etcd-0".into(), id);
     let Step::Begin(record) = loss.acts() else {
         panic!("{:?}", loss.next());
     };
@@ -342,6 +350,12 @@ fn while_the_chosen_member_cannot_start_its_pod_is_left_alone_and_another_may_be
         change(&mut loss, &|i| i.cannot_start = Some("a file".into())),
         "CannotStart"
     );
+    // While it may have its data, nobody else starts alone.
+    let (first, open) = (loss.input.request.clone(), loss.input.clone());
+    loss.input.request = Some(Ok(id(&example::healthy("etcd", 5), 1)));
+    assert!(!matches!(loss.next(), Next::Act(Step::Begin(_))));
+    loss.input = open;
+    loss.input.request = first;
     // It has lost its volume as well, so its next pod waits, and the other survivor is asked for.
     loss.comes_back_as("empty");
     loss.loses(0);
@@ -360,4 +374,46 @@ fn while_the_chosen_member_cannot_start_its_pod_is_left_alone_and_another_may_be
         panic!("{:?}", loss.next());
     };
     assert_eq!(record.member, other);
+}
+
+#[test]
+fn a_request_that_is_withdrawn_before_anything_was_changed_ends_it() {
+    let mut loss = Loss::new(3);
+    let Step::Begin(record) = loss.acts() else {
+        panic!();
+    };
+    loss.input.record = Some(record);
+    loss.input.request = None;
+    assert!(matches!(loss.acts(), Step::Abandon(_)));
+    // Its old pod is gone, so it may have started alone.
+    loss.comes_back_as("alone");
+    assert!(matches!(loss.acts(), Step::DeletePod(_)));
+}
+
+/// A StatefulSet may have the members of higher ordinals of a cluster that spans two of Kubernetes.
+#[test]
+fn members_elsewhere_that_are_named_like_pods_may_have_a_quorum() {
+    let mut loss = Loss::new(3);
+    loss.input.recorded.remove(&PodName::new("etcd-1"));
+    assert_eq!(loss.waits(), "MayReturn");
+    let mut mute = Loss::new(3);
+    mute.observation.first_ordinal = 3;
+    let target = mute.observation.round.probes[0].target.clone();
+    mute.observation.round.probes[0] = Probe::unanswered(target, Unanswered::Mute);
+    assert_eq!(mute.waits(), "Silent");
+}
+
+#[test]
+fn only_a_template_with_the_setting_keeps_a_member_that_started_alone_from_starting_again() {
+    let mut loss = Loss::new(3);
+    let Step::Begin(mut record) = loss.acts() else {
+        panic!();
+    };
+    record.phase = Phase::Again;
+    loss.input.record = Some(record);
+    loss.input.membership = MembershipBy::Pod;
+    loss.input.only_warns = true;
+    assert!(matches!(loss.acts(), Step::DeletePod(_)));
+    loss.observation.circumstances.forces_new_cluster = true;
+    assert_eq!(loss.waits(), "CannotStart");
 }
