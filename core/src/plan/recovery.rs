@@ -357,8 +357,8 @@ fn others_with_data(
 }
 
 /// Whether the data of the member in this pod is proven to be lost, and nothing runs in its place:
-/// its pod waits, or there is none. Without a record it may be a member elsewhere that is only named
-/// like a pod.
+/// its pod waits, or there is none. Without a record it may be a member elsewhere that is only
+/// named like a pod.
 fn is_without_data(name: &PodName, snapshot: &Snapshot, input: &RecoveryInput) -> bool {
     let is_lost = input.claims.get(name).is_some_and(|claim| {
         let is_new = matches!(
