@@ -130,6 +130,8 @@ pub(crate) fn is_founded(
         | Basis::TeardownAllowed
         | Basis::NobodyServes
         | Basis::OwnerGone
-        | Basis::MembersRemoved => false,
+        | Basis::MembersRemoved
+        | Basis::Removal
+        | Basis::Recovery => false,
     }
 }
