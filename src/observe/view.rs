@@ -296,21 +296,17 @@ impl ClusterView {
     /// Whether etcd's container in the template says that a new cluster is to be made of its data,
     /// or another object does.
     pub(super) fn forces_new_cluster(&self) -> bool {
-        let container = self.pod_template().and_then(|spec| {
-            let etcd = EtcdContainer::find(spec, self.etcd_container());
-            etcd.certain()
-        });
-        self.told.is_forced
-            || container.is_some_and(|etcd| Settings::from_container(etcd).forces_new_cluster())
+        self.told.is_forced || self.is_forced_by(self.pod_template())
     }
 
     /// Whether etcd in this pod makes a new cluster of its data whenever it starts.
     pub fn is_forced(&self, pod: &PodName) -> bool {
-        let spec = self.pod(pod).and_then(|pod| pod.spec.as_ref());
-        let container = spec.and_then(|spec| {
-            let etcd = EtcdContainer::find(spec, self.etcd_container());
-            etcd.certain()
-        });
+        self.is_forced_by(self.pod(pod).and_then(|pod| pod.spec.as_ref()))
+    }
+
+    fn is_forced_by(&self, spec: Option<&PodSpec>) -> bool {
+        let etcd = |spec| EtcdContainer::find(spec, self.etcd_container()).certain();
+        let container = spec.and_then(etcd);
         container.is_some_and(|etcd| Settings::from_container(etcd).forces_new_cluster())
     }
 

@@ -14,8 +14,8 @@ use crate::api::{QuorumDisruptionBudget, ReplaceMode};
 use crate::etcd::Prober;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::{self, ClusterView, EtcdContainer, ObserveError, is_held};
-use crate::plan::Handover;
 use crate::plan::replacement::Mode;
+use crate::plan::{Handover, Version};
 use crate::quorum::evidence::Round;
 use crate::quorum::{ClusterRef, Snapshot};
 use crate::strategy::ON_DELETE;
@@ -89,6 +89,15 @@ pub(super) fn handover(run: &Run, look: &Look, is_refused: bool) -> Handover {
         Some(remaining) => Handover::Resting { remaining },
         None => Handover::Possible,
     }
+}
+
+/// The versions that the members report. A member that does not answer is left out.
+pub(super) fn versions(look: &Look) -> Vec<Version> {
+    let answers = look.round.probes.iter();
+    let answers = answers.filter_map(|probe| probe.status.as_ref().ok());
+    answers
+        .filter_map(|status| status.version.parse().ok())
+        .collect()
 }
 
 /// Whether a rollout is under way, by the gate or by the StatefulSet controller.

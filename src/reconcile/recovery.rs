@@ -14,11 +14,11 @@ use kube::ResourceExt as _;
 
 use super::condition::{self as conditions, ConditionText, find};
 use super::deletion::delete_pod;
-use super::look::{ReconcileError, template_etcd};
+use super::look::{ReconcileError, template_etcd, versions};
 use super::operation::{
     Applied, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
 };
-use super::replacement::{member_claims, time};
+use super::replacement::{facts_of, member_claims, time};
 use super::rollout::management;
 use super::run::Run;
 use super::scale::{cannot_join, wanted};
@@ -31,7 +31,6 @@ use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{MemberClaim, is_held, membership, starting_alone};
 use crate::plan::PodManagement;
 use crate::plan::recovery::{Next, Phase, Record, RecoveryInput, Refusal, Step, next};
-use crate::plan::replacement::ClaimFacts;
 use crate::quorum::{
     ClusterRef, MemberId, PodName, PodUid, TargetPod, confirmed_list, volume_finding,
 };
@@ -158,26 +157,19 @@ impl Operation for Recovery {
         let claims = claims.map_err(ReconcileError::Gather)?;
         let volumes = page.recorded_volumes();
         let facts = |(pod, claim): (&PodName, &MemberClaim)| {
-            let facts = ClaimFacts {
-                state: claim.state.clone(),
-                lost: claim.lost,
-                volume: volume_finding(&volumes, pod, claim.volume.as_ref()),
-                place: claim.place,
-            };
-            (pod.clone(), facts)
+            let found = volume_finding(&volumes, pod, claim.volume.as_ref());
+            (pod.clone(), facts_of(claim, found))
         };
         let list = confirmed_list(&look.snapshot, &look.round);
         let held = view.pods().iter().filter(|pod| is_held(pod));
         let set = view.stateful_set();
-        let answered = look.round.probes.iter();
-        let answered = answered.filter_map(|probe| probe.status.as_ref().ok());
         let records = page.volume_records();
         let wanted =
             wanted(look).map_or(look.snapshot.replicas, |wanted| wanted.end - wanted.start);
         let input = RecoveryInput {
             request,
             recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
-            versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
+            versions: versions(look),
             wanted,
             membership: membership(budget, set),
             only_warns: budget.only_warns(),

@@ -36,8 +36,8 @@ use crate::observe::{ClusterView, is_held};
 use crate::plan::replacement::{self as plan, CrashLoop, Mode, disarm};
 use crate::quorum::{ClusterRef, Comparison, Condition, GrantKind, PodUid, Role};
 use compare::Comparisons;
-pub(super) use gather::member_claims;
 use gather::{Input, gather};
+pub(super) use gather::{facts_of, member_claims};
 pub(super) use record::time;
 use step::{Step, Wait};
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::condition::{self as conditions, ConditionText, find};
 use super::deletion::delete_pod;
-use super::look::{Look, ReconcileError, handover, mode, rolls_out, template_etcd};
+use super::look::{Look, ReconcileError, handover, mode, rolls_out, template_etcd, versions};
 use super::member_list::{CALL, Refusals, any_of, others};
 use super::operation::{
     Applied, Made, Operation, OperationContext, Permission, Permit, Plan, Report, Rest,
@@ -143,11 +143,6 @@ impl Operation for Scale {
         };
         let stays = self.refusals.leadership_stays(run.clock.instant());
         let list = confirmed_list(&look.snapshot, &look.round);
-        let answered = look
-            .round
-            .probes
-            .iter()
-            .filter_map(|p| p.status.as_ref().ok());
         let first = first_ordinal(set);
         let (left_claims, on_node) = if count > replicas {
             next_claim(context, first, replicas).boxed().await?
@@ -170,7 +165,7 @@ impl Operation for Scale {
             replacing: replacing(&look.page),
             handover: handover(run, look, stays),
             list,
-            versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
+            versions: versions(look),
             recorded: look.page.volume_records().into_keys().collect(),
             failing_pods: look.view.failing_pods(),
             left_claims,

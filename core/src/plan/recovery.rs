@@ -79,13 +79,6 @@ pub enum Phase {
     Rejoining,
 }
 
-impl Phase {
-    /// Whether the pods of all others wait.
-    pub fn holds_others(self) -> bool {
-        self != Self::Rejoining
-    }
-}
-
 /// The next thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]

@@ -22,7 +22,7 @@ use crate::quorum::{
     Comparison, DataInPods, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
     confirmed_list, volume_finding,
 };
-use crate::reconcile::look::{Look, handover, mode, rolls_out, template_etcd};
+use crate::reconcile::look::{Look, handover, mode, rolls_out, template_etcd, versions};
 use crate::reconcile::run::Run;
 use crate::reconcile::scale;
 
@@ -95,7 +95,6 @@ pub(super) async fn gather(
         MembershipBy::Sidecar => leases(run, look).await?,
         MembershipBy::Gate | MembershipBy::Pod | MembershipBy::Owner => (BTreeSet::new(), false),
     };
-    let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
     let asked = requested(page);
     let request = asked.and_then(|asked| member_of(asked, look));
     let recovered = page.open_recovery().map(|open| PodName::new(&open.member));
@@ -116,7 +115,7 @@ pub(super) async fn gather(
         rolling_out: rolls_out(page.budget(), set),
         handover: handover(run, look, leadership_stays),
         list,
-        versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
+        versions: versions(look),
         claims: claim_facts,
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
         failing_pods: view.failing_pods(),
@@ -215,16 +214,19 @@ fn claim_facts(
             found
         }
     };
-    let facts = claims.iter().map(|(pod, claim)| {
-        let facts = ClaimFacts {
-            state: claim.state.clone(),
-            lost: claim.lost,
-            volume: found(pod, claim),
-            place: claim.place,
-        };
-        (pod.clone(), facts)
-    });
+    let facts = claims.iter();
+    let facts = facts.map(|(pod, claim)| (pod.clone(), facts_of(claim, found(pod, claim))));
     facts.collect()
+}
+
+/// The facts of a claim, with what was found out about its volume.
+pub(in crate::reconcile) fn facts_of(claim: &MemberClaim, volume: VolumeFinding) -> ClaimFacts {
+    ClaimFacts {
+        state: claim.state.clone(),
+        lost: claim.lost,
+        volume,
+        place: claim.place,
+    }
 }
 
 /// Whether any member serves or may serve. External voters may have a quorum of their own.
